@@ -162,6 +162,8 @@ def test_a_file_without_splits_is_split_by_run(edgewise, demo, tmp_path):
     )
     assert code == 0 and "has no splits, so a third of its rows each is used" in err and "also scored" not in err
     assert '"examples": 5' in (tmp_path / "r" / "run.json").read_text()
+    code, _, err = edgewise("run", "--task", path, "--no-learned", "--tune", "--dry-run", "--out", tmp_path / "tuned")
+    assert code == 0 and err.count("has no splits") == 1
     # The run is the oracle: `evaluate` and `verify` use its test examples, not those that it scored.
     outcome = read_result(tmp_path / "r").best("CMD")
     expected = outcome.curve.faithfulness[outcome.curve.shares.index(0.1)]

@@ -6,7 +6,7 @@ import pytest
 from edgewise import Circuit, Graph, InputError
 from edgewise.evaluate import SIZES, Curve, MibFaithfulness, RatioFaithfulness
 from edgewise.evaluate.curve import area, faithfulness, size_to_edges
-from edgewise.evaluate.roc import auroc
+from edgewise.evaluate.known import auroc
 
 MIB, RATIO = MibFaithfulness(), RatioFaithfulness()
 

@@ -30,8 +30,7 @@ from edgewise import (
     score_edges,
 )
 from edgewise.evaluate.check_truth import MAX_OUTSIDE, MIN_INSIDE, check_truth
-from edgewise.evaluate.known import CUTS, read_truth
-from edgewise.evaluate.roc import auroc, precision_at_true_size
+from edgewise.evaluate.known import CUTS, auroc, precision_at_true_size, read_truth
 from edgewise.models import make_batch
 from edgewise.models.prepare import prepare
 from edgewise.tasks.known import KNOWN

@@ -14,8 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from .core.ranking import Ranking
-from .core.scores import EdgeScores
-from .core.statistics import NO_FILTER, Bootstrap, Filter
+from .core.statistics import NO_FILTER
 from .errors import InputError
 from .evaluate import Measure
 from .learn import TopKLearner
@@ -102,7 +101,7 @@ def discover(
     check_is("session", Session, session)
     if type(attention) is not int or attention < 0:
         raise InputError(f"attention must be a whole number of examples, at least 0, not {attention!r}")
-    check_minutes("learn_budget", learn_budget)
+    check_minutes(learn_budget)
     _check_tasks(model, train, test, validation, settings)
     settings = replace(settings, metric=settings.metric.for_task(train))
     model, clock = model.pin(), _Clock()
@@ -125,7 +124,8 @@ def discover(
         with clock.stage("learn"):
             learned = learn_rankings(model, train, pairs, settings, session, validation, learn_from)
         with clock.stage("rank"):
-            reported = _reported_filter(settings.bootstrap, scores, test_scores)
+            resampled = scores if test_scores is None or not settings.bootstrap.on_evaluated else test_scores
+            reported = settings.bootstrap if resampled.n_examples > 1 else NO_FILTER  # one example can't be resampled
             by_filter = summarise_filters([reported, *(recipe.filter for _, recipe in pairs)], scores, test_scores)
             ranked = rank_edges(pairs, by_filter, learned)
         with clock.stage("select"):
@@ -183,12 +183,6 @@ def _default_recipes(
         return recipes
     plan = plan_learning(model, train, settings, TopKLearner(seed=seed), learn_budget, session)
     return recipes if plan.learner is None else merge_recipes(recipes, learned_recipes(plan.learner))
-
-
-def _reported_filter(bootstrap: Bootstrap, scores: EdgeScores, test_scores: EdgeScores | None) -> Filter:
-    """Return the filter of the reported statistics: the bootstrap, or none, since one example can't be resampled."""
-    resampled = test_scores if bootstrap.on_evaluated and test_scores is not None else scores
-    return bootstrap if resampled.n_examples > 1 else NO_FILTER
 
 
 class _Clock:

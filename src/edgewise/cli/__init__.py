@@ -153,10 +153,11 @@ def _complete_truth(arguments: list[str]) -> list[str]:
 
 def _name_options(message: str) -> str:
     """Return a library's message with Python arguments such as device='cpu' written as options, --device cpu."""
-    message = re.sub(r"\b(trust_remote_code|overwrite|skip_bad)=True", lambda m: f"--{m[1].replace('_', '-')}", message)
+    flags = r"\b(trust_remote_code|overwrite|skip_bad|positions)=True"
+    message = re.sub(flags, lambda match: f"--{match[1].replace('_', '-')}", message)
     message = message.replace("tune_among=RECIPES", "--tune").replace("layout='", "submission='")
     message = re.sub(r"\b(recipe)=('[^']+')", r"--\1 \2", message)
-    message = re.sub(r"\b(device|dtype|bos|engine|submission)='([\w:,]+)'", r"--\1 \2", message)
+    message = re.sub(r"\b(device|dtype|bos|engine|level|submission)='([\w:,]+)'", r"--\1 \2", message)
     return re.sub(r"\b(pnr|workers|resamples)=([\d.]+\d|\d)", r"--\1 \2", message)
 
 

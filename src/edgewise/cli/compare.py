@@ -11,18 +11,8 @@ import typer
 
 from ..errors import InputError
 from ..io.formats import FORMATS
+from ..report import comparisons
 from ..report.circuit_summary import open_circuit
-from ..report.comparisons import (
-    areas_of_run,
-    areas_of_study,
-    circuit_pair_tables,
-    compare_recipes,
-    pair_circuits,
-    pair_exported,
-    pair_runs,
-    recipe_pair_tables,
-    run_pair_tables,
-)
 from ..report.formatting import format_number
 from ..report.tables import MARKS_LEGEND
 from ..results import is_result, read_result
@@ -71,7 +61,7 @@ def command(
             first, second = (
                 open_circuit(path, size=None if os.path.isfile(path) else size) for path in (folder, recipe)
             )
-            pair = pair_circuits(first, second, top)
+            pair = comparisons.pair_circuits(first, second, top)
             print_json(pair) if json else _show_pair(pair)
     elif not is_result(folder) and not is_study(folder):
         open_circuit(folder)  # raises if it isn't one
@@ -91,10 +81,13 @@ def _compare_recipes(
     shows_circuits = recipe is not None and other is not None and is_result(folder)
     if size is not None and not shows_circuits:
         raise InputError("--size chooses circuits to compare; give two recipes of a run, two runs or two circuits")
-    groups = areas_of_study(read_study(folder)) if is_study(folder) else areas_of_run(read_result(folder))
-    compared = compare_recipes(groups, recipe, other)
+    if is_study(folder):
+        groups = comparisons.areas_of_study(read_study(folder))
+    else:
+        groups = comparisons.areas_of_run(read_result(folder))
+    compared = comparisons.compare_recipes(groups, recipe, other)
     circuits = [
-        pair_exported(folder, folder, pair["measure"], (recipe, other), size, top)
+        comparisons.pair_exported(folder, folder, pair["measure"], (recipe, other), size, top)
         for pair in (compared if shows_circuits else ())
     ]
     if json:
@@ -103,7 +96,7 @@ def _compare_recipes(
         print_json(compared)
         return
     for _, same in groupby(compared, key=lambda pair: (pair["task"], pair["model"], pair["measure"])):
-        print_tables(recipe_pair_tables(list(same), out.width))
+        print_tables(comparisons.recipe_pair_tables(list(same), out.width))
     explain(f"{MARKS_LEGEND}; faithfulness: {groups[0].faithfulness.summary}")
     for of_pair in circuits:
         _show_pair(of_pair)
@@ -120,7 +113,7 @@ def _show_pair(pair: dict[str, Any]) -> None:
     shared, only_here, only_there = (f"{pair[name]:,}" for name in ("shared", "only_here", "only_there"))
     say(f"shared: {shared}; only here: {only_here}; only there: {only_there}", units)
     say(f"{format_number(pair['overlap'])}, shared {units} divided by {units} of either", "overlap")
-    print_tables(circuit_pair_tables(pair, out.width))
+    print_tables(comparisons.circuit_pair_tables(pair, out.width))
     if pair["shared"]:
         explain(f"{units} are sorted by absolute score; shared ones have their score here")
     here, there = pair["scores"]
@@ -129,14 +122,14 @@ def _show_pair(pair: dict[str, Any]) -> None:
 
 
 def _compare_runs(first: Path, second: Path, size: str | None, top: int, json: bool) -> None:
-    pair = pair_runs(first, second)
-    circuits = pair_exported(first, second, pair["overlap"][0]["measure"], size=size, top=top)
+    pair = comparisons.pair_runs(first, second)
+    circuits = comparisons.pair_exported(first, second, pair["overlap"][0]["measure"], size=size, top=top)
     if json:
         print_json(pair | {"circuits": circuits})
         return
     say(pair["one"], "here")
     say(pair["other"], "there")
-    print_tables(run_pair_tables(pair, out.width))
+    print_tables(comparisons.run_pair_tables(pair, out.width))
     explain(f"overlap: shared {pair['unit']}s divided by {pair['unit']}s of either")
     if pair["areas"]:
         explain(MARKS_LEGEND + "; paired over the same examples" * pair["paired"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,14 +105,23 @@ def complete_options(
     """Return the options with the model and the task of the circuits' run in place of those that were left out."""
     if model.model and task.task:
         return model, task
-    runs = [read_result(folder).run for folder in dict.fromkeys(filter(None, map(_find_run, circuits)))]
+    folders = [path if path.is_dir() else path.parent for path in circuits]
+    folders = [folder.parent if folder.name == "circuits" else folder for folder in folders]
+    runs = [read_result(folder).run for folder in dict.fromkeys(folders) if is_result(folder)]
     taken = {}
     if not model.model and runs:
         taken["model"] = _common("model", [run.model for run in runs])
     if not task.task and runs:
         # The run's record has a task file's stem; what the command was called with has its path.
         taken["task"] = _common("task", [str(run.made_from.get("task", run.task)) for run in runs])
-        task = _with_prompt_options(task, [run.made_from for run in runs])
+        records = [run.made_from for run in runs]  # from files that may have been changed
+        prompts = {(r.get("chat") is True, "token" if r.get("spans") == "token" else None) for r in records}
+        if len(prompts) > 1:
+            raise InputError(
+                "the circuits are from runs with different --chat or --spans; give --task, and these options"
+            )
+        ((chat, spans),) = prompts
+        task = replace(task, chat=task.chat or chat, spans=task.spans or spans)
     if taken:
         words = [f"--{kind} {name}" for kind, name in taken.items()]
         if "task" in taken:
@@ -126,28 +135,12 @@ def complete_options(
     return replace(model, model=model_name), replace(task, task=task_name)
 
 
-def _with_prompt_options(task: options.RunTaskOptions, runs: Sequence[Mapping[str, Any]]) -> options.RunTaskOptions:
-    """Return the options with --chat and --spans as in the runs, whose `made_from` may come from a changed file."""
-    recorded = {(run.get("chat") is True, "token" if run.get("spans") == "token" else None) for run in runs}
-    if len(recorded) > 1:
-        raise InputError("the circuits are from runs with different --chat or --spans; give --task, and these options")
-    ((chat, spans),) = recorded
-    return replace(task, chat=task.chat or chat, spans=task.spans or spans)
-
-
 def _common(kind: str, names: Sequence[str]) -> str:
     """Return the name that all runs have."""
     distinct = list(dict.fromkeys(names))
     if len(distinct) > 1:
         raise InputError(f"the circuits are from runs of several {kind}s ({', '.join(distinct)}); give --{kind}")
     return distinct[0]
-
-
-def _find_run(path: Path) -> Path | None:
-    """Return the result folder that a path is, or is in the circuits/ of."""
-    folder = path if path.is_dir() else path.parent
-    folder = folder.parent if folder.name == "circuits" else folder
-    return folder if is_result(folder) else None
 
 
 def _load(path: Path, level: str | None) -> Circuit:

@@ -10,7 +10,6 @@ import typer
 from ..core.circuit import Circuit
 from ..errors import InputError
 from ..evaluate.intervals import CONFIDENCE
-from ..graph import Graph
 from ..report.circuit_summary import open_circuit
 from ..report.formatting import format_interval, format_number
 from ..report.tables import INTERVAL, number_tables
@@ -67,7 +66,10 @@ def command(
             options.check_model(circuit, opened, loaded)
             if not opened.n_edges:
                 raise InputError(f"{circuit} has no edges to cut")
-        sets = _list_sets(loaded.graph, names or [], each, opened)
+        sets = [tuple(names or ())]
+        if each:
+            singles = names or (loaded.graph.source_names if opened is None else opened.edges)
+            sets = [(name,) for name in singles]
         circuits = tuple(Circuit.full(loaded.graph).without(cut) for cut in sets)
         examples = task.load_part(loaded, split)
         warn_of_sample(examples)
@@ -89,14 +91,6 @@ def command(
             about = {"model": model.model, "task": task.task, "split": examples.split, "examples": len(examples)}
             record = output.write(about | _record(ran, per_example), inputs)
     print_json(record) if output.json else _show(record, top)
-
-
-def _list_sets(graph: Graph, names: list[str], each: bool, circuit: Circuit | None) -> list[tuple[str, ...]]:
-    """Return the nodes and edges of every knock-out."""
-    if not each:
-        return [tuple(names)]
-    single = names or (graph.source_names if circuit is None else circuit.edges)
-    return [(name,) for name in single]
 
 
 def _record(ran: KnockOuts, per_example: bool) -> dict[str, Any]:

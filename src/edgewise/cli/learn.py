@@ -110,7 +110,6 @@ def command(
 
     is_made = not overwrite and Ranking.is_folder(out_folder)
     check_folder(out_folder, overwrite or is_made, SCORE_FILES)
-    options.check_kind(positions, level)
     learner = learning.build(task.seed)
     if learner.record().get("loss") == "kl" and (learning.measure or metric):
         raise InputError(
@@ -150,12 +149,7 @@ def command(
     if json:
         origin = {key: value for key, value in ranking.origin.items() if key != "losses"}
         print_json(origin | {"edges": ranking.graph.n_edges, "out": str(out_folder)})
-    else:
-        _show_ranking(ranking, learner, len(examples), out_folder)
-
-
-def _show_ranking(ranking: Ranking, learner: Learner, n_examples: int, folder: Path) -> None:
-    """Print the strongest edges of a learned ranking, and how the learning went."""
+        return
     show_strongest("value", ranking.graph, ranking.value, signed=ranking.signed)
     details = ranking.origin
     if "trend" in details:
@@ -164,4 +158,4 @@ def _show_ranking(ranking: Ranking, learner: Learner, n_examples: int, folder: P
         say(f"share of open gates, for each mask: {', '.join(f'{share:.3f}' for share in details['open'])}")
     what = f"{len(details['losses'])} steps" if "losses" in details else learner.title
     measured = f"for {learner.measure.name}" if learner.record().get("loss") != "kl" else "for the KL divergence"
-    say(f"{what} on {n_examples} examples {measured} in {details['seconds']:.0f} s, written to {folder}")
+    say(f"{what} on {len(examples)} examples {measured} in {details['seconds']:.0f} s, written to {out_folder}")

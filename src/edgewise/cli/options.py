@@ -96,7 +96,11 @@ def expand(command: Callable[..., None]) -> tuple[list[Parameter], Callable[[dic
         command(**values, **built)
 
     if len(expanded) > MANY_OPTIONS:
-        expanded = [_as_common(p) if p.name in COMMON_OPTIONS else p for p in expanded]
+        for index, parameter in enumerate(expanded):
+            if parameter.name in COMMON_OPTIONS:
+                default = copy(parameter.default)
+                default.rich_help_panel = COMMON_PANEL
+                expanded[index] = parameter.replace(default=default)
     expanded.sort(key=lambda parameter: ("", None, *PANELS).index(getattr(parameter.default, "rich_help_panel", "")))
     return expanded, call
 
@@ -108,13 +112,6 @@ def _plain_value(value: Any) -> Any:
     if isinstance(value, str | Path) and str(value).startswith("~/"):
         return type(value)(os.path.expanduser(value))
     return value.value if isinstance(value, Enum) else value
-
-
-def _as_common(parameter: Parameter) -> Parameter:
-    """Return an option as one of the group that `--help` lists first."""
-    default = copy(parameter.default)
-    default.rich_help_panel = COMMON_PANEL
-    return parameter.replace(default=default)
 
 
 def _typer_parameter(name: str, default: Any, kind: Any) -> Parameter:
@@ -300,13 +297,19 @@ class TaskOptions:
 
     def load_part(self, model: models.Model, split: str) -> Task:
         """Return the examples of a split as `run` uses them: of a file without splits, a third of its rows."""
-        whole = self.load_unsplit(model) if split in SPLITS else None
-        if whole is None:
+        whole = self.load_whole(model) if split in SPLITS else None
+        if whole is not None:
+            third = f"a third of its rows is used for {split}, as in `run` (--split all: all)"
+            note(f"{self.task} has no splits, so {third}")
+        return self.load_split(whole, model, split)
+
+    def load_split(self, whole: Task | None, model: models.Model, split: str) -> Task:
+        """Return the examples of a split: of `whole`, all rows of a file without splits, a third."""
+        if whole is None or split not in SPLITS:
             return self.load(model, split)
-        note(f"{self.task} has no splits, so a third of its rows is used for {split}, as in `run` (--split all: all)")
         return split_task(whole, split).head(self.examples)
 
-    def load_unsplit(self, model: models.Model) -> Task | None:
+    def load_whole(self, model: models.Model) -> Task | None:
         """Return all examples of a file without splits that has enough distinct rows to be split; else None."""
         if not is_task_file(self.task) or has_splits(Path(self.task)):
             return None
@@ -370,12 +373,6 @@ def check_model(path: Path, circuit: Circuit, model: models.Model) -> None:
     graph = circuit.graph.plain
     if graph != model.graph:
         raise InputError(f"{path} is a circuit of {graph}, but model {model.name!r} has {model.graph}")
-
-
-def check_kind(positions: bool, level: str) -> None:
-    """Raise InputError if both --positions and --level say what circuits consist of."""
-    if positions and level != "edge":
-        raise InputError(f"--positions is for circuits of edges; give one of --positions and --level {level}")
 
 
 @dataclass(frozen=True)
@@ -541,8 +538,7 @@ class RunOptions(
     as_published: bool = option(False, "Evaluation", "Follow the paper's public script; the differences are printed.")
 
     def check_kind(self) -> None:
-        """Raise InputError for options that exclude each other for what circuits consist of."""
-        check_kind(self.positions, self.level)
+        """Raise InputError if no ranking can be learned of what circuits consist of."""
         if self.learned and self.level == "neuron":
             raise InputError("rankings are learned for edges and nodes; give one of --learned and --level neuron")
 

@@ -87,7 +87,14 @@ def show_run(folder: Path, result: Discovery) -> None:
     exported = (f"{name}: {row['recipe']}, {row['choice']}" for name, row in record["circuits"].items())
     say(f"circuits/ has the circuits of {'; '.join(exported)}")
     for measure, best in record["tuning"]["chosen"].items() if record["tuning"] else ():
-        _show_tuned(record, measure, best)
+        parameters = record["circuits"][measure]["parameters"]
+        greedy, lead = record["tuning"]["candidates"][measure][0]["area"], best["against_greedy"]
+        tuned = f"{best['method']}{f' ({parameters})' * bool(parameters)}, {format_number(best['area'])}"
+        interval = format_interval(lead["low"], lead["high"], signed=True)
+        say(
+            f"Tuned {measure}: {tuned} against greedy's {format_number(greedy)} on held-out examples of "
+            f"{record['train']['split']}: {format_number(lead['difference'], signed=True)} {interval}"
+        )
     for measure, choices in record["portfolio"].items():
         # In a small graph, some sizes have no edges; all recipes are equal there.
         sizes = [(share, name) for share, name in choices.items() if int(float(share) * result.run.graph.n_edges)]
@@ -102,18 +109,6 @@ def show_run(folder: Path, result: Discovery) -> None:
     files = sorted(f"{path.name}{'/' * path.is_dir()}" for path in folder.iterdir())
     say(f"results in {folder}: {', '.join(sorted(files, key=lambda name: (*FIRST_FILES, name).index(name)))}")
     explain(f"circuits found and evaluated in {result.run.seconds['total']:.0f} s")
-
-
-def _show_tuned(record: dict[str, Any], measure: str, best: dict[str, Any]) -> None:
-    """Print the recipe that tuning chose, and its lead over greedy."""
-    parameters = record["circuits"][measure]["parameters"]
-    greedy, lead = record["tuning"]["candidates"][measure][0]["area"], best["against_greedy"]
-    tuned = f"{best['method']}{f' ({parameters})' * bool(parameters)}, {format_number(best['area'])}"
-    interval = format_interval(lead["low"], lead["high"], signed=True)
-    say(
-        f"Tuned {measure}: {tuned} against greedy's {format_number(greedy)} on held-out examples of "
-        f"{record['train']['split']}: {format_number(lead['difference'], signed=True)} {interval}"
-    )
 
 
 def show_study(folder: Path, study: studies.Study, summary: dict[str, Any], json: bool) -> None:

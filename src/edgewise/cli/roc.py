@@ -12,8 +12,7 @@ import typer
 from ..core.ranking import Ranking
 from ..core.scores import EdgeScores
 from ..errors import InputError
-from ..evaluate.known import read_truth
-from ..evaluate.roc import auroc, precision_at_true_size
+from ..evaluate.known import auroc, precision_at_true_size, read_truth
 from ..io.formats import read_edge_file
 from ..report.formatting import format_number
 from ..report.tables import number_tables

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from ..report.verification import read_verification, summarise_tests
 from ..report.write_result import write_result
 from ..results.result_folder import FILE_PATTERN, is_result, read_result, read_start, result_summary
 from ..runtime.unit_keys import custom_digests
-from ..tasks import SPLITS, Task, has_splits, is_task_file, split_task
+from ..tasks import SPLITS, Task, has_splits, is_task_file
 from . import options
 from .console import duration, explain, note, print_json, show_forecast
 from .options import option
@@ -95,7 +96,11 @@ def command(
     recipes = paper_recipes(settings.bootstrap, pnr, common.time_limit)
     if kappa is not None:
         recipes = merge_recipes(recipes, shrinkage_recipes(kappa, pnr, common.time_limit))
-    learner, minutes = _choose_learning(common, settings, learn_budget, task.seed)
+    minutes = LEARN_MINUTES if learn_budget is None else learn_budget
+    learns = settings.can_learn and minutes > 0 if common.learned is None else common.learned
+    common.check_learning(learns)
+    learner = common.build_learner(task.seed) if learns else None
+    has_budget = learns and common.learned is None  # --learned takes as long as it takes
     by_learning = {} if learner is None else learned_recipes(learner, common.time_limit)
     if learn_from is not None and learner is None:
         raise InputError("--learn-from needs learning: nothing would be learned")
@@ -106,18 +111,17 @@ def command(
         candidates = merge_recipes(tuned, by_learning if common.learned else {})
     with common.session(folder, dry_run) as session:
         loaded = model.load()
-        # --tune scores on validation too, so recipes can't be compared there. The paper's script chooses on test.
-        train, test, validation = _load_splits(loaded, task, split, not tune and not common.as_published)
+        train, test, validation = _load_splits(loaded, task, split, tune, common.as_published)
         settings = replace(settings, metric=settings.metric.for_task(train))
-        if tune:
-            train = tuning_task(train, task.load_part(loaded, "validation"), test)
+        if tune and validation is not None:  # edges are scored on validation too, so recipes can't be compared there
+            train, validation = tuning_task(train, validation, test), None
         splits = {"train": train, "test": test} | ({} if validation is None else {"validation": validation})
         inputs = made_from(
             model=loaded.digest, task=task.task, seed=task.seed, stability=stability, settings=settings,
             examples={name: len(examples) for name, examples in splits.items()},
             prompts={f"{name} ({examples.split})": examples.digest for name, examples in splits.items()},
             # What is planned within the budget depends on the clock, so it isn't compared.
-            recipes=list_recipes(merge_recipes(recipes, by_learning)), learn_budget=minutes,
+            recipes=list_recipes(merge_recipes(recipes, by_learning)), learn_budget=minutes if has_budget else None,
             learn_from=None if start is None else [ranking.digest for ranking in start.values()],
             tuned_among=None if candidates is None else [(m, r) for m, listed in candidates.items() for r in listed],
             eap_ig_json=eap_ig_json, custom=custom_digests([settings.scorer]) or None,
@@ -128,7 +132,7 @@ def command(
         if is_made and not dry_run:
             _show(folder, _read_made(folder, inputs), read_verification(folder), json)
             return
-        if learner is not None and minutes is not None:
+        if learner is not None and has_budget:
             by_learning = _plan_within(minutes, loaded, train, settings, learner, common.time_limit, session)
         recipes = merge_recipes(recipes, by_learning)
         work = _list_work(recipes, settings, train, test, validation)
@@ -187,16 +191,6 @@ def _check_options(
         raise InputError(f"--stability must be 2 to {MOST_RESAMPLES} resamples, or 0 for no overlap, not {stability}")
 
 
-def _choose_learning(
-    common: options.RunOptions, settings: Settings, learn_budget: float | None, seed: int
-) -> tuple[TopKLearner | None, float | None]:
-    """Return the learner, None if nothing is learned, and the minutes that it may take, None for any number."""
-    minutes = LEARN_MINUTES if learn_budget is None else learn_budget
-    learns = settings.can_learn and minutes > 0 if common.learned is None else common.learned
-    common.check_learning(learns)
-    return common.build_learner(seed) if learns else None, minutes if learns and common.learned is None else None
-
-
 def _show(folder: Path, discovery: Discovery, tested: dict[str, Any] | None, json: bool) -> None:
     """Print a run, and the tests of its circuit if there are any."""
     if json:
@@ -245,26 +239,23 @@ def _plan_within(
 
 
 def _load_splits(
-    model: models.Model, task: options.TaskOptions, split: str, with_validation: bool
+    model: models.Model, task: options.TaskOptions, split: str, tune: bool, as_published: bool
 ) -> tuple[Task, Task, Task | None]:
     """Return the examples to score on, those to evaluate on, and those to choose recipes on, if there are others.
 
     A file without splits is split, if it has enough distinct rows.
     """
-    name, whole = task.task, task.load_unsplit(model)
+    name, whole = task.task, task.load_whole(model)
     file = Path(name) if is_task_file(name) else None
-
-    def load(which: str) -> Task:
-        if whole is None or which not in SPLITS:
-            return task.load(model, which)
-        return split_task(whole, which).head(task.examples)
-
+    load = partial(task.load_split, whole, model)
     train, test, validation = load("train"), load(split), None
     if whole is not None:
         note(f"{name} has no splits, so a third of its rows each is used for {', '.join(SPLITS)}")
     if len(train) < 2:
         raise InputError(f"{name} has {len(train)} example to score on, but the bootstrap needs at least 2")
-    if with_validation and split != "validation":
+    if tune:
+        return train, test, load("validation")
+    if not as_published and split != "validation":  # the paper's script chooses on test
         if whole is not None or file is None or has_splits(file, "validation"):
             validation = load("validation")
         elif has_splits(file):

@@ -75,7 +75,11 @@ def command(
     if limits.nested and not has_sizes:
         raise InputError("--nested needs several sizes: --size 0.01,0.02,0.05")
     chosen_solver = choose("solver", SOLVERS, solver, time_limit=limits.time_limit)
-    is_made = not overwrite and out_path is not None and _exists(out_path, has_sizes)
+    is_made = (
+        not overwrite
+        and out_path is not None
+        and (out_path.is_dir() and any(out_path.iterdir()) if has_sizes else out_path.is_file())
+    )
     if out_path is not None:
         _check_target(out_path, has_sizes, overwrite or is_made, scores)
     ranking, statistics, origin = _read_ranking(scores, chosen_filter, level)
@@ -163,10 +167,6 @@ def _check_target(path: Path, has_sizes: bool, overwrite: bool, scores: Path) ->
     else:
         check_suffix(path)
         check_file(path, overwrite, [scores])
-
-
-def _exists(path: Path, has_sizes: bool) -> bool:
-    return path.is_dir() and any(path.iterdir()) if has_sizes else path.is_file()
 
 
 def _read_made(paths: Sequence[Path], target: Path, inputs: dict[str, Any]) -> tuple[Selection, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..core.circuit import Circuit, masks_digest
+from ..core.circuit import masks_digest
 from ..errors import InputError
 from ..evaluate.ablations import ABLATIONS
 from ..io.atomic import check_file, check_folder
@@ -33,7 +33,6 @@ from .options import option
 from .repeat import KEY, check_same, describe_examples, made_from, read_record, resume
 
 if TYPE_CHECKING:
-    from ..models import Model
     from ..recipes.forecast import Work
     from ..recipes.settings import Settings
     from ..verify.plan import VerificationPlan
@@ -101,9 +100,16 @@ def command(
     plan = plan_verification(opened.circuit, settings, test_names)
     with machine.session(out_folder, dry_run) as session:
         loaded = model.load()
-        _check_model(circuit, opened.circuit, loaded)
+        options.check_model(circuit, opened.circuit, loaded)
+        if is_result(circuit) and (run := read_result(circuit).run).weights != loaded.content:
+            made_with = f"made with model {run.model!r}, not with {loaded.name!r}"
+            raise InputError(f"{circuit} was {made_with}; give --model {run.model}")
         examples = task.load_part(loaded, split)
-        others = _load_others(loaded, task, split) if "robustness" in test_names else {}
+        others: dict[str, Task] = {}
+        if "robustness" in test_names:  # the other splits, as far as the task has them
+            file = Path(task.task) if is_task_file(task.task) else None
+            names = [name for name in SPLITS if name != split and (file is None or has_splits(file, name))]
+            others = {name: task.load(loaded, name) for name in names}
         warn_of_sample(examples)
         work = list_work(plan, examples, measured.build_forecast_settings(batch_size, memory), others, test_names)
         if show_forecast(loaded, work, session, dry_run, json, is_made):
@@ -128,14 +134,20 @@ def command(
         if minimal is not None:
             smaller = plan.circuit.without(record["superfluous"]).prune()
             smaller.save(minimal, opened.score, {"made_by": "edgewise verify", "circuit": str(circuit)})
-    print_json(record) if json else show_verification(record, out_folder, minimal)
-
-
-def _check_model(path: Path, circuit: Circuit, model: Model) -> None:
-    """Raise InputError if a circuit is one of another model, or of other weights."""
-    options.check_model(path, circuit, model)
-    if is_result(path) and (run := read_result(path).run).weights != model.content:
-        raise InputError(f"{path} was made with model {run.model!r}, not with {model.name!r}; give --model {run.model}")
+    if json:
+        print_json(record)
+        return
+    print_tables(verdict_tables(record, out.width))
+    print_tables(condition_tables(record, out.width))
+    for line in summary_lines(record):
+        say(line)
+    explain(
+        "statistic: share of random circuits beaten, of superfluous edges, of wins, of node sets, of conditions; HSIC"
+    )
+    if minimal is not None:
+        say(f"wrote the circuit without superfluous edges to {minimal}")
+    if out_folder is not None:
+        say(f"wrote {out_folder}: report.html explains every test")
 
 
 def list_work(
@@ -152,31 +164,9 @@ def list_work(
     return work
 
 
-def _load_others(model: Model, task: options.TaskOptions, split: str) -> dict[str, Task]:
-    """Return the examples of the other splits, as far as the task has them."""
-    is_file = is_task_file(task.task)
-    names = [name for name in SPLITS if name != split and not (is_file and not has_splits(Path(task.task), name))]
-    return {name: task.load(model, name) for name in names}
-
-
 def show_verdicts(record: dict[str, Any]) -> None:
     """Print the tests of the circuit of a run: a line per test."""
     print_tables(verdict_tables(record, out.width))
     for line in summary_lines(record):
         say(line)
     explain("tests of the circuit: `edgewise verify --help` says what they are, verification.html has the details")
-
-
-def show_verification(record: dict[str, Any], folder: Path | None = None, minimal: Path | None = None) -> None:
-    """Print the tests of a circuit."""
-    print_tables(verdict_tables(record, out.width))
-    print_tables(condition_tables(record, out.width))
-    for line in summary_lines(record):
-        say(line)
-    explain(
-        "statistic: share of random circuits beaten, of superfluous edges, of wins, of node sets, of conditions; HSIC"
-    )
-    if minimal is not None:
-        say(f"wrote the circuit without superfluous edges to {minimal}")
-    if folder is not None:
-        say(f"wrote {folder}: report.html explains every test")

@@ -11,7 +11,7 @@ import typer
 from ..evaluate.known import read_truth
 from ..io.atomic import check_file, write_text
 from ..report.viewer.page import page_of
-from ..report.viewer.view import View, view_of
+from ..report.viewer.view import view_of
 from ..results import is_result
 from . import options
 from .console import print_json, say
@@ -60,7 +60,11 @@ def command(
     if not is_written(target, page):
         check_file(target, overwrite or is_own_page)
         write_text(target, page)
-    counts = _count_true(view)
+    counts: dict[str, int] = {}
+    if view.truth is not None:  # of the circuit that is shown first
+        mask, true = view.rows[view.shown].circuits[view.size].mask, view.truth.mask
+        parts = {"true": mask & true, "missed": true & ~mask, "wrong": mask & ~true}
+        counts = {name: int(edges.sum()) for name, edges in parts.items()}
     if json:
         n_circuits = sum(len(row.circuits) for row in view.rows)
         about = {"out": str(target), "bytes": len(page.encode()), "circuits": n_circuits}
@@ -76,15 +80,6 @@ def command(
         import webbrowser
 
         webbrowser.open(target.resolve().as_uri())
-
-
-def _count_true(view: View) -> dict[str, int]:
-    """Return how many edges of the circuit that is shown first are true or wrong, and how many it misses."""
-    if view.truth is None:
-        return {}
-    mask, true = view.rows[view.shown].circuits[view.size].mask, view.truth.mask
-    counts = {"true": mask & true, "missed": true & ~mask, "wrong": mask & ~true}
-    return {name: int(edges.sum()) for name, edges in counts.items()}
 
 
 def _has_screen() -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import InputError
 from .ranking import Ranking
@@ -64,28 +63,20 @@ def combine_rankings(
     shares = np.ones(len(rankings)) if weights is None else np.asarray(weights, np.float64)
     if shares.shape != (len(rankings),) or not np.isfinite(shares).all() or (shares < 0).any() or not shares.any():
         raise InputError(f"{len(rankings)} rankings need as many weights, at least 0 and not all 0, not {weights!r}")
-    values = [np.abs(ranking.value) if rank == "absolute" else ranking.value for ranking in rankings]
-    scaled = np.stack([_signed_ranks(value) if how == "ranks" else _unit_scale(value) for value in values])
+    scaled = []
+    for ranking in rankings:
+        value = np.abs(ranking.value) if rank == "absolute" else ranking.value
+        if how == "ranks":
+            scaled.append(np.sign(value) * tied_ranks(np.abs(value)) / len(value))
+        else:
+            value = value / (np.abs(value).max() or 1.0)  # so that squares neither overflow nor vanish
+            scaled.append(value / (np.sqrt((value**2).mean()) or 1.0))
     masks = [ranking.kept for ranking in rankings if ranking.kept is not None]
     method = {"name": "combined", "how": how, "rank": rank, "weights": (shares / shares.sum()).tolist()}
     return Ranking(
         graph,
-        shares @ scaled / shares.sum(),
+        shares @ np.stack(scaled) / shares.sum(),
         signed=rank == "signed" and any(ranking.signed for ranking in rankings),
         kept=np.logical_and.reduce(masks) if masks else None,
         origin={"method": method, "rankings": [dict(ranking.origin).get("method") for ranking in rankings]},
     )
-
-
-def _signed_ranks(value: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return sign(value) times the mean rank of |value|, divided by the number of edges."""
-    return np.asarray(np.sign(value) * tied_ranks(np.abs(value)) / len(value), np.float64)
-
-
-def _unit_scale(value: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return values divided by their root mean square."""
-    largest = float(np.abs(value).max())
-    if not largest:
-        return np.zeros(len(value))
-    value = np.asarray(value / largest, np.float64)  # so that squares neither overflow nor vanish
-    return value / np.sqrt((value**2).mean())

@@ -15,6 +15,5 @@ from .intervals import (
     resample,
     resample_heights,
 )
-from .known import known_circuit
+from .known import auroc, known_circuit, precision_at_true_size
 from .measures import BOTH_MEASURES, CMD, CPR, MEASURES, CircuitModelDistance, CircuitPerformanceRatio, Measure
-from .roc import auroc, precision_at_true_size

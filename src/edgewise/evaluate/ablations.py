@@ -71,8 +71,26 @@ class Mean(Ablation):
     positional: ClassVar[bool] = False
 
     def prepare(self, model: Model, task: Task, batches: Sequence[Sequence[int]], engine: Engine) -> Ablation:
-        """Return the ablation with its means, which take one more run of the clean prompts."""
-        return Means(_means(model, task, batches, engine, self.positional))
+        """Return the ablation with the mean of each source [position, ...], the same everywhere unless `positional`.
+
+        The means take one more run of the clean prompts.
+        """
+        import torch
+
+        from ..runtime.engine import run_batches
+
+        longest = task.longest
+        totals: list[Tensor] = []
+        count = torch.zeros(longest, device=model.transformer.device)
+        for _, (real, sums) in run_batches(engine, model, task.examples, batches, _position_sums, in_order=True):
+            width = len(real)
+            count[:width] += real
+            totals = totals or [part.new_zeros((longest, *part.shape[1:])) for part in sums]
+            for total, part in zip(totals, sums, strict=True):
+                total[:width] += part
+        if self.positional:
+            return Means(tuple(total / count.view(-1, *[1] * (total.ndim - 1)).to(total) for total in totals))
+        return Means(tuple((total.sum(0) / count.sum().to(total)).expand_as(total) for total in totals))
 
     def reference(self, batch: Prepared) -> Trace:
         """Raise InputError: `prepare` computes the means first."""
@@ -107,28 +125,6 @@ class Means(Ablation):
         means = [mean[positions.to(mean.device)].to(dtype) for mean in self.means]
         n_layers = batch.model.graph.n_layers
         return batch.run_from_sources(means[0], means[1 : 1 + n_layers], means[1 + n_layers :])
-
-
-def _means(
-    model: Model, task: Task, batches: Sequence[Sequence[int]], engine: Engine, positional: bool
-) -> tuple[Tensor, ...]:
-    """Return the mean of each source [position, ...], the same at every position unless `positional`."""
-    import torch
-
-    from ..runtime.engine import run_batches
-
-    longest = task.longest
-    totals: list[Tensor] = []
-    count = torch.zeros(longest, device=model.transformer.device)
-    for _, (real, sums) in run_batches(engine, model, task.examples, batches, _position_sums, in_order=True):
-        width = len(real)
-        count[:width] += real
-        totals = totals or [part.new_zeros((longest, *part.shape[1:])) for part in sums]
-        for total, part in zip(totals, sums, strict=True):
-            total[:width] += part
-    if positional:
-        return tuple(total / count.view(-1, *[1] * (total.ndim - 1)).to(total) for total in totals)
-    return tuple((total.sum(0) / count.sum().to(total)).expand_as(total) for total in totals)
 
 
 def _position_sums(model: Model, examples: Sequence[Example]) -> tuple[Tensor, list[Tensor]]:

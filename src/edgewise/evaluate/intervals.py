@@ -188,12 +188,8 @@ def faithfulness_intervals(
 ) -> tuple[Interval, ...]:
     """Return the faithfulness of every circuit with its interval.
 
-    Parameters
-    ----------
-    values
-        [circuit, example] the metric of each circuit.
-    full, empty
-        [example] the metric of the full and of the empty circuit.
+    values       [circuit, example] the metric of each circuit
+    full, empty  [example] the metric of the full and of the empty circuit
     """
     estimates = faithfulness(values.mean(1), float(full.mean()), float(empty.mean()), definition).tolist()
     draws = reweighted_faithfulness(resampling_weights(len(full), resamples, seed), values, full, empty, definition)

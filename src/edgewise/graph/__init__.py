@@ -24,4 +24,4 @@ def graph_of_level(plain: Graph, level: str) -> BaseGraph:
 def check_one_kind(positions: bool, level: str) -> None:
     """Raise InputError for positions of nodes or neurons: only edges have spans."""
     if positions and level != "edge":
-        raise InputError(f"positions are those of edges, not of {level}s; give positions or level={level!r}")
+        raise InputError(f"positions are of edges, not of {level}s; give one of positions=True and level={level!r}")

@@ -160,7 +160,15 @@ class Graph(BaseGraph):
 
     def __post_init__(self) -> None:
         for name in ("n_layers", "n_heads", "d_model"):
-            object.__setattr__(self, name, _whole(name, getattr(self, name)))
+            value = getattr(self, name)
+            if isinstance(value, bool) or not hasattr(value, "__index__"):
+                raise InputError(f"a graph's {name} must be a whole number, not {short(value)}")
+            number = operator.index(value)
+            if number < 1:
+                raise InputError(f"a graph needs {name} >= 1")
+            if number >= 2**31:
+                raise InputError(f"a graph's {name} is larger than any model's")
+            object.__setattr__(self, name, number)
         if not isinstance(self.parallel, bool):
             raise InputError(f"whether a graph is parallel must be true or false, not {short(self.parallel)}")
         if self.n_sources * self.n_destinations > MAX_PAIRS:
@@ -365,18 +373,6 @@ class Graph(BaseGraph):
     def __str__(self) -> str:
         kind = "parallel" if self.parallel else "sequential"
         return f"{self.n_layers} layers x {self.n_heads} heads, width {self.d_model}, {kind} attention and MLP"
-
-
-def _whole(name: str, value: object) -> int:
-    """Return a count, such as that of layers, as an int. Raise InputError if no model can have it."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise InputError(f"a graph's {name} must be a whole number, not {short(value)}")
-    number = operator.index(value)
-    if number < 1:
-        raise InputError(f"a graph needs {name} >= 1")
-    if number >= 2**31:
-        raise InputError(f"a graph's {name} is larger than any model's")
-    return number
 
 
 def frozen(values: ArrayLike, kind: type | None = None) -> NDArray:

@@ -29,17 +29,10 @@ ALWAYS_BYTES, MAX_COMPRESSION = 16 * 2**20, 50
 def read_array(path: Path, kind: str = "", shape: Shape | None = None) -> NDArray[Any]:
     """Return the array of a .npy file, memory-mapped and read-only.
 
-    Parameters
-    ----------
-    kind
-        What the dtype must start with, such as 'f' or 'u1'.
-    shape
-        The expected shape, with None for any length; None for any shape.
+    kind   what the dtype must start with, such as 'f' or 'u1'
+    shape  the expected shape, with None for any length; None for any shape
 
-    Raises
-    ------
-    InputError
-        If the array is of another kind or shape, or is larger than the file.
+    Raise InputError if the array is of another kind or shape, or is larger than the file.
     """
     file_size(path)
     with wrap_read_errors(path):
@@ -51,15 +44,8 @@ def read_array(path: Path, kind: str = "", shape: Shape | None = None) -> NDArra
 def read_arrays(path: Path, expected: Mapping[str, tuple[str, Shape]]) -> dict[str, NDArray[Any]]:
     """Return the arrays of a .npz file, read-only.
 
-    Parameters
-    ----------
-    expected
-        Name -> (kind, shape), as in `read_array`, of all arrays in the file.
-
-    Raises
-    ------
-    InputError
-        If the file holds other arrays, or one that decompresses to more than an array of numbers would.
+    `expected` is name -> (kind, shape), as in `read_array`, of all arrays in the file. Raise InputError if it holds
+    others, or one that decompresses to more than an array of numbers would.
     """
     size = file_size(path)
     with wrap_read_errors(path), zipfile.ZipFile(path) as archive:

@@ -74,12 +74,8 @@ def atomic_folder(path: Path, overwrite: bool = False, own_files: str = "") -> I
 def check_file(path: Path, overwrite: bool = True, inputs: Iterable[str | Path] = ()) -> None:
     """Raise InputError if a file can't be written, or must not be replaced. Call it before long work.
 
-    Parameters
-    ----------
-    overwrite
-        Whether an existing file may be replaced.
-    inputs
-        Files and folders that the command reads. They, and files in them, are never replaced.
+    overwrite  whether an existing file may be replaced
+    inputs     files and folders that the command reads. They, and files in them, are never replaced
     """
     for source in map(Path, inputs):
         if path.exists() and source.exists() and path.resolve().is_relative_to(source.resolve()):
@@ -96,13 +92,9 @@ def check_file(path: Path, overwrite: bool = True, inputs: Iterable[str | Path] 
 def check_folder(path: Path, overwrite: bool = False, own_files: str = "") -> None:
     """Raise InputError if a folder can't be written, or must not be replaced. Call it before long work.
 
-    Parameters
-    ----------
-    overwrite
-        Whether a folder that isn't empty may be replaced.
-    own_files
-        A regular expression of the paths that edgewise writes in such a folder. A folder with any other file is never
-        replaced.
+    overwrite  whether a folder that isn't empty may be replaced
+    own_files  a regular expression of the paths that edgewise writes in such a folder. A folder with any other file is
+               never replaced
     """
     check_folder_path(path)
     if path.exists() and any(path.iterdir()):

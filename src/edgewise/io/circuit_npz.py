@@ -40,7 +40,14 @@ def read(path: Path, level: str | None = None) -> EdgeFile:
         raise InputError(
             f"{path} doesn't have format {CIRCUIT_FORMAT} version {CIRCUIT_VERSION}, which this edgewise reads"
         )
-    graph = _read_graph(about, path)
+    largest = 8 * file_size(path)
+    graph: BaseGraph = read_cfg(about.get("cfg"), path, max_edges=largest)
+    if "graph" in about:  # a graph of another kind that is made from the plain one
+        plain, graph = graph, convert_graph(about["graph"], str(path))
+        if graph.plain != plain:
+            raise InputError(f"{path}: graph is one of {graph.plain}, but cfg is {plain}")
+        if graph.n_edges > max(MAX_EDGES_UNCHECKED, largest):
+            raise InputError(f"{path} is too small a file for {graph}, which has {graph.count(graph.n_edges)}")
     check_level(path, graph, level)
     packed, stored_score = arrays["inside"], arrays["score"]
     if len(packed) != (graph.n_edges + 7) // 8:
@@ -53,20 +60,6 @@ def read(path: Path, level: str | None = None) -> EdgeFile:
     score = np.full(graph.n_edges, np.nan)
     score[mask] = stored_score
     return EdgeFile(path, graph, score, mask, read_about(about, path))
-
-
-def _read_graph(about: Mapping[str, Any], path: Path) -> BaseGraph:
-    """Return the graph of a file: the plain graph of `cfg`, or a graph of another kind that is made from it."""
-    largest = 8 * file_size(path)
-    plain = read_cfg(about.get("cfg"), path, max_edges=largest)
-    if "graph" not in about:
-        return plain
-    graph = convert_graph(about["graph"], str(path))
-    if graph.plain != plain:
-        raise InputError(f"{path}: graph is one of {graph.plain}, but cfg is {plain}")
-    if graph.n_edges > max(MAX_EDGES_UNCHECKED, largest):
-        raise InputError(f"{path} is too small a file for {graph}, which has {graph.count(graph.n_edges)}")
-    return graph
 
 
 def write(

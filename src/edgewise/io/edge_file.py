@@ -28,16 +28,10 @@ NODES_SCORES, NEURONS, EDGES = "nodes_scores", "neurons", "edges_in_graph"
 class EdgeFile:
     """The content of an EAP-IG or MIB file, or of an edgewise circuit.
 
-    Attributes
-    ----------
-    score
-        [edge] NaN for edges without a score; None if no edge has one.
-    mask
-        [edge] Whether an edge is in the circuit (`in_graph`); None if the file does not say.
-    about
-        How the circuit was made, if edgewise wrote the file.
-    unread
-        Names of content of other levels than that of `graph`: scores of nodes, neurons, edges.
+    score   [edge] NaN for edges without a score; None if no edge has one
+    mask    [edge] whether an edge is in the circuit (`in_graph`); None if the file does not say
+    about   how the circuit was made, if edgewise wrote the file
+    unread  names of content of other levels than that of `graph`: scores of nodes, neurons, edges
     """
 
     path: Path

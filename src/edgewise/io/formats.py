@@ -44,14 +44,9 @@ def write_edge_file(
 ) -> None:
     """Write a circuit in the format of the path's suffix.
 
-    Parameters
-    ----------
-    mask
-        [edge] Whether each edge is in the circuit.
-    score
-        [edge] The signed scores that the circuit was selected by.
-    about
-        Plain data that says how the circuit was made.
+    mask   [edge] whether each edge is in the circuit
+    score  [edge] the signed scores that the circuit was selected by
+    about  plain data that says how the circuit was made
     """
     check_suffix(path)
     if score.shape != (graph.n_edges,):

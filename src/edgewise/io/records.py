@@ -38,10 +38,7 @@ def read_json(path: Path, max_bytes: int = MAX_JSON_BYTES) -> Any:
 def parse_json(data: bytes | str) -> Any:
     """Return the value of a JSON text: standard JSON in UTF-8, finite numbers, every key of an object once.
 
-    Raises
-    ------
-    ValueError, RecursionError
-        If the text is anything else.
+    Raise ValueError or RecursionError if the text is anything else.
     """
 
     def check_keys(pairs: list[tuple[str, Any]]) -> None:  # msgspec does not notice a repeated key
@@ -68,23 +65,11 @@ def read_versioned_json(path: Path, name: str, version: int) -> dict[str, Any]:
 
 
 def convert_record(kind: Any, data: Any, where: str, decoders: Decoders | None = None) -> Any:
-    """Return plain data as a value of a type.
+    """Return plain data, as JSON has it, as a value of a type. Raise InputError if it is of another type.
 
-    Parameters
-    ----------
-    kind
-        A dataclass, a TypedDict, or any type that msgspec knows.
-    data
-        Plain data, as JSON has it.
-    where
-        Which value of which file this is, for errors.
-    decoders
-        Functions for types that are stored in another way, such as methods, which are stored by name.
-
-    Raises
-    ------
-    InputError
-        If the data is of another type. A dataclass or TypedDict needs all its keys and no others.
+    kind      a dataclass or TypedDict, whose data needs all its keys and no others, or any type that msgspec knows
+    where     which value of which file this is, for errors
+    decoders  functions for types that are stored in another way, such as methods, which are stored by name
     """
     if not (dataclasses.is_dataclass(kind) or typing.is_typeddict(kind)):
         return _convert(kind, data, where, decoders or {})

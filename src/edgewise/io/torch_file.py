@@ -30,10 +30,7 @@ MAX_CHARACTERS = 64
 def load_torch_file(path: Path) -> Any:
     """Return the plain values and CPU tensors of a file, memory-mapped where possible.
 
-    Raises
-    ------
-    InputError
-        If the file isn't a zip of tensors and plain values, or a tensor is larger than the file.
+    Raise InputError if the file isn't a zip of tensors and plain values, or a tensor is larger than the file.
     """
     import torch
 

@@ -98,31 +98,9 @@ def _fill_rows(rows: Sequence[Sequence[int]]) -> Tensor:
 
 
 def span_indices(examples: Sequence[Example], batch: Batch) -> Tensor:
-    """Return the index of the span that each position of a batch belongs to.
+    """Return [example, position] the index in `Task.span_names` of the span of each position; -1 for padding.
 
-    Parameters
-    ----------
-    examples
-        The examples that the batch was made of, in the same order. All have the spans of one task.
-    batch
-        The batch, padded on either side.
-
-    Returns
-    -------
-    Tensor
-        [example, position] indices into `Task.span_names`, the same for both prompts; -1 for padding.
-
-    Raises
-    ------
-    InputError
-        If examples have no spans.
-
-    Examples
-    --------
-    To sum a value [example, position] over the positions of each span, padding included as a last column to drop:
-
-    >>> spans = span_indices(examples, batch)
-    >>> sums = torch.zeros(len(examples), n_spans + 1).scatter_add(1, spans % (n_spans + 1), values)[:, :-1]
+    `examples` are those that the batch was made of, in the same order. All have the spans of one task.
     """
     if not all(example.span_names for example in examples):
         raise InputError("examples have no spans; name spans in the task's prompts, or use spans='token'")

@@ -284,17 +284,13 @@ class _Planner:
             self.row_of[table, circuits, sources] = np.arange(start, self.n_rows[table])
             self.row_of[table][:, columns] = self.row_of[table][self.first[:, columns], columns]
             rows.append(slice(start, self.n_rows[table]))
-        return at_last, rows[0], rows[-1], self._select_masks(circuits, sources)
-
-    def _select_masks(self, circuits: Ints, sources: Ints) -> Bools | None:
-        """Return which dimensions [node, d_model] of the outputs of nodes the circuits have; None for all."""
         if all(mask is None for mask in self.outputs):
-            return None
+            return at_last, rows[0], rows[-1], None
         masks = np.ones((len(circuits), self.graph.d_model), bool)
         for row, (circuit, source) in enumerate(zip(circuits.tolist(), sources.tolist(), strict=True)):
             if (mask := self.outputs[circuit]) is not None:
                 masks[row] = mask[source]
-        return None if masks.all() else masks
+        return at_last, rows[0], rows[-1], None if masks.all() else masks
 
 
 def _split(count: int, size: int) -> Iterator[slice]:

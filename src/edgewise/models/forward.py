@@ -111,14 +111,17 @@ def run(
     of the stream, so that the gradient at one of them is that of its reader alone. `mix` and `mlp_out` hold outputs, by
     layer, that replace those of the run.
     """
-    x = add_positions(model, embedding, frame)
+    x = embedding
+    if model.positions is not None:  # learned position embeddings, which belong to no node
+        x = x + model.positions[frame.positions.to(model.positions.device)].to(x.device)
     names = ("attention_in", "q", "k", "v", "mix", "mlp_in", "mlp_out")
     activations: dict[str, list[Tensor]] = {name: [] for name in names}
     for index, layer in enumerate(model.layers):
         x = x.to(layer.device)
         q, k, v = layer.read_qkv(x, rules)
         heads = mix[index] if index in mix else attend(model, index, q, k, v, frame, rules=rules)
-        mid = x + join_heads(layer, heads, rules)
+        attended = sum_heads(layer, heads)
+        mid = x + (attended if layer.post_norm is None else layer.post_norm(attended, rules))
         mlp_in = (x if model.graph.parallel else mid).view_as(x)
         mlp = mlp_out[index] if index in mlp_out else layer.run_mlp(mlp_in, rules)
         for stored, value in zip(activations.values(), (x, q, k, v, heads, mlp_in, mlp), strict=True):
@@ -128,19 +131,6 @@ def run(
     layers: dict[str, Any] = {name: tuple(values) for name, values in activations.items()}
     is_run = not mix and not mlp_out
     return Trace(embedding=embedding, final=x.view_as(x), rules=rules, is_run=is_run, **layers)
-
-
-def add_positions(model: Transformer, embedding: Tensor, frame: Frame) -> Tensor:
-    """Return the stream that the first layer reads: `input`'s output, plus learned position embeddings, if any."""
-    if model.positions is None:
-        return embedding
-    return embedding + model.positions[frame.positions.to(model.positions.device)].to(embedding.device)
-
-
-def join_heads(layer: Layer, mix: Tensor, rules: BackwardRules = NO_RULES) -> Tensor:
-    """Return what a layer's attention adds to the stream [..., d_model]: all heads, the bias and the norm after it."""
-    joined = sum_heads(layer, mix)
-    return joined if layer.post_norm is None else layer.post_norm(joined, rules)
 
 
 def sum_heads(layer: Layer, mix: Tensor) -> Tensor:
@@ -263,7 +253,15 @@ def read_out(
     device, unembed_device = answers.device, model.unembed.device
     y = model.final_norm(at_least_float32(stream).to(model.final_norm.weight.device), rules).to(unembed_device)
     if all_logits:
-        logits = _all_logits(model.unembed, y)
+        if model.unembed.dtype == y.dtype:
+            logits = y @ model.unembed.T
+        else:  # converted in blocks, again in the backward pass, so that no full copy of the unembedding is kept
+
+            def multiply(y: Tensor, part: Tensor) -> Tensor:
+                return y @ part.to(y.dtype).T
+
+            parts = model.unembed.split(TOKENS_AT_ONCE)
+            logits = torch.cat([checkpoint(multiply, y, part, use_reentrant=False) for part in parts], 1)
         logits = logits if model.unembed_bias is None else logits + model.unembed_bias
         logits = soft_cap(logits, model.logit_cap).to(device)
         return Readout(answers, logits.gather(1, answers), batch.right, logits, **rest)
@@ -272,18 +270,3 @@ def read_out(
     if model.unembed_bias is not None:
         answer_logits = answer_logits + model.unembed_bias[tokens]
     return Readout(answers, soft_cap(answer_logits, model.logit_cap).to(device), batch.right, **rest)
-
-
-def _all_logits(unembed: Tensor, y: Tensor) -> Tensor:
-    """Return y times the unembedding [example, token] in y's dtype.
-
-    A narrower unembedding is converted in blocks, again in the backward pass, so that no full copy of it is kept.
-    """
-    if unembed.dtype == y.dtype:
-        return y @ unembed.T
-    parts = unembed.split(TOKENS_AT_ONCE)
-    return torch.cat([checkpoint(_wide_product, y, part, use_reentrant=False) for part in parts], 1)
-
-
-def _wide_product(y: Tensor, part: Tensor) -> Tensor:
-    return y @ part.to(y.dtype).T

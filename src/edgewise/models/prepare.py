@@ -16,12 +16,11 @@ from ..tasks.metrics import Readout
 from .batch import Batch
 from .circuit_plan import number_nodes, plan_circuits
 from .circuits import run_circuits
-from .contract import Segments, contract, find_segments
+from .contract import Segments, Sources, contract, find_segments, norm_heads, stack_sources
 from .forward import NOTHING, Frame, Replaced, Trace, keys_and_values, make_frame, read_out, run
 from .gradients import Gradients, destination_gradients, dropped_layer_gradients, post_norm_slopes
 from .memory import BUDGET, can_keep_streams, group_circuits
 from .rules import NO_RULES, BackwardRules
-from .sources import Sources, norm_heads, stack_sources
 from .transformer import Transformer
 from .weighted import run_weighted
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any
@@ -73,7 +72,12 @@ def _check_text_growth(path: Path) -> None:
         for name in ("normalizers", "decoders", "processors"):
             parts += step[name] if isinstance(step.get(name), list) else []
         steps += [part for part in parts if isinstance(part, dict)]
-        growth *= max(1, len(str(step.get("content", "")))) * _template_growth(step)
+        # A template makes of one token at most as many tokens as it has pieces, times the longest special token.
+        specials = step.get("special_tokens")
+        tokens = specials.values() if isinstance(specials, dict) else []
+        ids = [len(token["ids"]) for token in tokens if isinstance(token, dict) and isinstance(token.get("ids"), list)]
+        pieces = max(len(step[name]) if isinstance(step.get(name), list) else 0 for name in ("single", "pair"))
+        growth *= max(1, len(str(step.get("content", "")))) * max(1, pieces) * max([1, *ids])
     if growth > MAX_TEXT_GROWTH:
         raise InputError(f"{path} makes texts up to {growth:,} times as long; this is not a usable tokenizer")
 
@@ -84,12 +88,3 @@ def _check_numbers(path: Path) -> None:
     for name, value in record.items() if isinstance(record, dict) else ():
         if isinstance(value, int) and value > MAX_ADDED_TOKENS and not name.endswith(("length", "len")):
             raise InputError(f"{path}: {name} may be at most {MAX_ADDED_TOKENS:,}, not {short(value)}")
-
-
-def _template_growth(step: Mapping[str, Any]) -> int:
-    """Return a bound of the tokens that a template makes of one token; 1 if `step` has no template."""
-    specials = step.get("special_tokens")
-    tokens = specials.values() if isinstance(specials, dict) else []
-    ids = [len(token["ids"]) for token in tokens if isinstance(token, dict) and isinstance(token.get("ids"), list)]
-    pieces = max(len(step[name]) if isinstance(step.get(name), list) else 0 for name in ("single", "pair"))
-    return max(1, pieces) * max([1, *ids])

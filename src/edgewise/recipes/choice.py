@@ -52,11 +52,8 @@ def choose_outcomes(
     `chosen_on` is set to the split of the examples that chose an outcome. Beside a portfolio, the tuned or the best
     single recipe has it too; `chosen_outcome` then returns the portfolio. The only outcome of a measure isn't chosen.
 
-    Parameters
-    ----------
-    outcomes, validated
-        Outcomes of the same recipes in the same order, on test and on validation. Without validation, `validated` isn't
-        read.
+    `outcomes` and `validated` are those of the same recipes in the same order, on test and on validation. Without
+    validation, `validated` isn't read.
     """
     tuned = {} if tuning is None else tuning.chosen
     marked = [replace(o, chosen_on=train.split) if o.recipe in tuned.get(o.measure, ()) else o for o in outcomes]

@@ -45,20 +45,13 @@ class LearningPlan:
 def plan_learning(
     model: Model, task: Task, settings: Settings, learner: TopKLearner, minutes: float, session: Session
 ) -> LearningPlan:
-    """Return the plan that the store has, or make one by timing a step.
+    """Return the plan that the session's store has, or make one by timing a step.
 
-    Parameters
-    ----------
-    model, task, settings
-        What rankings are learned from, as in `discover`.
-    learner
-        Its steps are the most that are planned.
-    minutes
-        The budget for the rankings of both measures.
-    session
-        Its engine's workers share a step. Its store keeps the plan.
+    learner  its steps are the most that are planned
+    minutes  the budget for the rankings of both measures
+    session  its engine's workers share a step
     """
-    check_minutes("learn_budget", minutes)
+    check_minutes(minutes)
     key = ""
     if session.store.folder is not None:
         kind = (settings.positions, settings.level)
@@ -89,10 +82,10 @@ def fit_budget(learner: TopKLearner, step_seconds: float, budget: float) -> Lear
     return LearningPlan(replace(learner, steps=steps), steps * cost)
 
 
-def check_minutes(name: str, minutes: float) -> None:
+def check_minutes(minutes: float) -> None:
     """Raise InputError if a budget isn't a number of minutes of at least 0."""
     if not isinstance(minutes, int | float) or isinstance(minutes, bool) or not 0 <= minutes < math.inf:
-        raise InputError(f"{name} is a number of minutes, 0 for no learning, not {minutes!r}")
+        raise InputError(f"learn_budget is a number of minutes, 0 for no learning, not {minutes!r}")
 
 
 def _time_step(

@@ -64,25 +64,18 @@ def learn_rankings(
 
     Learners choose on `validation`. `start` has rankings to start from.
     """
-    learners = dict.fromkeys(recipe.learner for _, recipe in pairs if recipe.learner is not None)
+    rankings: dict[Learner, Ranking] = {}
+    for learner in dict.fromkeys(recipe.learner for _, recipe in pairs if recipe.learner is not None):
 
-    def name_measure(learner: Learner) -> Session:
-        """Return the session with the learner's measure in the names of its stages."""
+        def report(stage: str, done: int, total: int, measure: str = learner.measure.name) -> None:
+            session.report(stage.replace("learn", f"learn ({measure})", 1), done, total)
 
-        def report(stage: str, done: int, total: int) -> None:
-            session.report(stage.replace("learn", f"learn ({learner.measure.name})", 1), done, total)
-
-        return session.with_progress(report)
-
-    return {
-        learner: learn_ranking(
-            model, task, learner, settings.metric, settings.ablation,
-            sizes=settings.sizes, validation=validation, level=settings.level, positions=settings.positions,
-            start=(start or {}).get(learner.measure), memory=settings.memory,
-            session=name_measure(learner),
-        )
-        for learner in learners
-    }  # fmt: skip
+        rankings[learner] = learn_ranking(
+            model, task, learner, settings.metric, settings.ablation, sizes=settings.sizes, validation=validation,
+            level=settings.level, positions=settings.positions, start=(start or {}).get(learner.measure),
+            memory=settings.memory, session=session.with_progress(report),
+        )  # fmt: skip
+    return rankings
 
 
 def summarise_filters(

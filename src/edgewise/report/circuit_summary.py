@@ -137,14 +137,9 @@ def open_run_circuit(
 ) -> OpenCircuit:
     """Return a circuit of a run.
 
-    Parameters
-    ----------
-    recipe
-        Its name, in any case. By default the recipe that was chosen.
-    measure
-        CMD or CPR. By default the run's first.
-    size
-        A share of the edges such as 0.05 or 5%. By default the smallest that is faithful.
+    recipe   its name, in any case; by default the recipe that was chosen
+    measure  CMD or CPR; by default the run's first
+    size     a share of the edges such as 0.05 or 5%; by default the smallest that is faithful
     """
     rows = {row.name: row for row in result.of(result.measures[0] if measure is None else measure)}
     chosen = next(iter(rows.values())).measure
@@ -192,18 +187,11 @@ def describe(
 ) -> dict[str, Any]:
     """Summarise a circuit.
 
-    Parameters
-    ----------
-    score
-        [edge] Without it, edges have the graph's order and nodes are sorted by their number of edges.
-    signed
-        Whether the signs of scores have a meaning.
-    top
-        The number of edges and nodes to list.
+    score   [edge] without it, edges have the graph's order and nodes are sorted by their number of edges
+    signed  whether the signs of scores have a meaning
+    top     the number of edges and nodes to list
 
-    Returns
-    -------
-    A record for JSON and for `circuit_tables`:
+    Return a record for JSON and for `circuit_tables`:
 
     edges, of     the number of edges in the circuit and in the graph
     unit          the word for one of them: 'edge', '(edge, span) pair', 'node' or 'neuron'

@@ -179,11 +179,7 @@ def pair_exported(
 
 
 def pair_runs(first: str | Path, other: str | Path) -> Record:
-    """Compare two result folders by the recipes that both have.
-
-    Returns
-    -------
-    A record of one, other, and
+    """Compare two result folders by the recipes that both have. Return a record of one, other, and
 
     paired   whether areas were measured on the same examples in the same way, and so are compared example by example.
              Otherwise the examples of each run are resampled independently, and intervals are wider.

@@ -11,10 +11,10 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from ..evaluate import BOTH_MEASURES, CONFIDENCE, Measure
+from ..evaluate import BOTH_MEASURES, CONFIDENCE
 from ..io.atomic import atomic_folder, write_bytes, write_json, write_text
 from ..runtime.engine import thread_count
-from ..study import MethodCell, MethodComparison, MethodRow, mean_ranks
+from ..study import MethodComparison, mean_ranks
 from ..study.method_choice import BASELINE, FullSizeIlp
 from .figures.methods import methods_figure
 from .figures.style import draw_files
@@ -52,15 +52,18 @@ def method_records(comparison: MethodComparison) -> list[dict[str, Any]]:
             for measure in MEASURES:
                 repeats, name = row.repeats[measure], measure.name
                 interval = repeats.resampled.interval()
+                areas = [round(measure.better * other.repeats[measure].mean, DIGITS) for other in cell.rows]
+                is_best = round(measure.better * repeats.mean, DIGITS) == max(areas)
                 record |= {name: repeats.mean, f"{name} spread": repeats.spread, f"{name} low": interval.low}
-                record |= {f"{name} high": interval.high, f"{name} best": _is_best(cell, row, measure)}
+                record |= {f"{name} high": interval.high, f"{name} best": is_best}
                 difference = None
                 if row is not baseline:
                     difference = repeats.resampled.minus(baseline.repeats[measure].resampled)
                 for field in ("difference", "low", "high", "p", "verdict"):
                     key = f"{name} {field}" if field in ("difference", "verdict", "p") else f"{name} difference {field}"
                     record[key] = None if difference is None else getattr(difference, field)
-                record[f"{name} kept"] = _kept(repeats.curves)
+                n_kept = sum(sum(curve.n_kept) for curve in repeats.curves)
+                record[f"{name} kept"] = n_kept / sum(sum(curve.n_requested) for curve in repeats.curves)
             record |= {
                 "seconds per example": row.seconds,
                 "memory": row.memory,
@@ -69,17 +72,6 @@ def method_records(comparison: MethodComparison) -> list[dict[str, Any]]:
             }
             records.append(record)
     return records
-
-
-def _is_best(cell: MethodCell, row: MethodRow, measure: Measure) -> bool:
-    """Return whether a row has the best area of its cell, as rounded."""
-    areas = [round(measure.better * other.repeats[measure].mean, DIGITS) for other in cell.rows]
-    return round(measure.better * row.repeats[measure].mean, DIGITS) == max(areas)
-
-
-def _kept(curves: Sequence[Any]) -> float:
-    """Return the edges of all circuits as a share of those asked for."""
-    return sum(sum(curve.n_kept) for curve in curves) / sum(sum(curve.n_requested) for curve in curves)
 
 
 def methods_summary(comparison: MethodComparison) -> dict[str, Any]:

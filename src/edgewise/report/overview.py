@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from ..core.statistics import EdgeStatistics
-from ..evaluate import DEFAULT_SHARE, Measure
+from ..evaluate import Measure
 from ..recipes.discovery import Discovery
 from ..recipes.outcome import Outcome, best_outcome
 from ..recipes.recipe import GREEDY
-from .formatting import format_percent, short_name, shorten
+from .formatting import short_name, shorten
 
 # Characters of a text that says how a recipe was chosen. It has the name of a split, which may be long.
 MAX_CHOICE = 60
 # More curves in one figure could not be distinguished.
 MAX_RECIPES = 40
-
-
-def default_sizes(measures: Sequence[Measure], units: str = "edges") -> str:
-    """Return in words which size is shown first for each measure; sizes are shares of the `units` of a graph."""
-    words = "; ".join(f"{measure.name}: {measure.smallest_faithful}" for measure in measures)
-    return f"{words}; else {format_percent(DEFAULT_SHARE)} % of the {units}"
 
 
 def choices(discovery: Discovery) -> str:

@@ -115,13 +115,9 @@ def convert_to_submission(
 ) -> Conversion:
     """Write the folder of one task and model of a MIB submission into `target`.
 
-    Parameters
-    ----------
-    source
-        For the layout 'importances' anything that holds scores. For 'circuits' a folder of nine circuit files, or a
-        result folder.
-    recipe
-        The recipe of a result folder. By default the one that was chosen without test.
+    source  for the layout 'importances' anything that holds scores; for 'circuits' a folder of nine circuit files, or a
+            result folder
+    recipe  the recipe of a result folder; by default the one that was chosen without test
     """
     source, target = Path(source), Path(target)
     if layout not in LAYOUTS:

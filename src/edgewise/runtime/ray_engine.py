@@ -138,7 +138,12 @@ def _connect(address: str | None, workers: int | None) -> None:
             raise _connection_error(address, error) from None
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no usage statistics
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    options: dict[str, Any] = {"runtime_env": _import_folders()}
+    # Workers find custom modules where this process finds them.
+    installed = (Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve())
+    folders = [Path(folder).resolve() for folder in sys.path]
+    custom = [str(folder) for folder in folders if not any(folder.is_relative_to(prefix) for prefix in installed)]
+    environment = {"env_vars": {"PYTHONPATH": os.pathsep.join(dict.fromkeys(custom))}} if custom else {}
+    options: dict[str, Any] = {"runtime_env": environment}
     if address is None:
         options |= {"num_cpus": max(workers or 0, os.cpu_count() or 1), "include_dashboard": False}
     try:
@@ -172,14 +177,6 @@ def _connection_error(address: str | None, error: Exception) -> InputError:
         f"there is no Ray cluster at {address!r} ({reason}); give HOST:PORT, as `ray start --head` says it, or leave "
         "the address out to start one here"
     )
-
-
-def _import_folders() -> dict[str, Any]:
-    """Return a runtime environment in which workers find custom modules where this process finds them."""
-    installed = (Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve())
-    folders = [Path(folder).resolve() for folder in sys.path]
-    custom = [str(folder) for folder in folders if not any(folder.is_relative_to(prefix) for prefix in installed)]
-    return {"env_vars": {"PYTHONPATH": os.pathsep.join(dict.fromkeys(custom))}} if custom else {}
 
 
 def _worker_resources(nodes: Sequence[Mapping[str, Any]], workers: int | None) -> tuple[dict[str, int], int]:

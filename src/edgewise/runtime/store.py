@@ -65,12 +65,8 @@ class Store:
     def open(self, also_allowed: str = "") -> Store:
         """Return the store, after removing what a killed process left in it.
 
-        The folder is created with the first unit, so that work that fails early leaves nothing behind.
-
-        Raises
-        ------
-        InputError
-            If the folder holds anything but units and files whose paths match `also_allowed`.
+        The folder is created with the first unit, so that work that fails early leaves nothing behind. Raise InputError
+        if it holds anything but units and files whose paths match `also_allowed`.
         """
         if self.folder is None or not os.path.lexists(self.folder):
             return self

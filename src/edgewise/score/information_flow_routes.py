@@ -60,7 +60,12 @@ def _edge_shares(batch: Prepared, trace: Trace) -> Tensor:
     # One reader for the heads of a layer, one for its MLP, and the logits.
     streams = [stream for layer in zip(trace.attention_in, trace.mlp_in, strict=True) for stream in layer]
     readers = torch.stack([stream.to(batch.clean.device) for stream in (*streams, trace.final)], 2)
-    proximity = torch.cat([_proximity(part, readers) for part in batch.sources(trace).parts], 2)
+    parts = []
+    for sources in batch.sources(trace).parts:
+        moved = readers.to(sources)
+        distance = torch.cdist(sources.transpose(1, 2).contiguous(), moved, p=1)
+        parts.append((moved.abs().sum(-1)[:, :, None] - distance).clamp(min=0).to(readers.device))
+    proximity = torch.cat(parts, 2)  # [example, position, source, reader]
     blocks = []
     for reader, block in enumerate(graph.blocks):
         n_sources = graph.n_sources
@@ -71,16 +76,3 @@ def _edge_shares(batch: Prepared, trace: Trace) -> Tensor:
         mean = (share / total * real[:, :, None]).sum(1) / real.sum(1, keepdim=True)
         blocks.append(mean.repeat_interleave((block.stop - block.start) // n_sources, 1))
     return torch.cat(blocks, 1)
-
-
-def _proximity(sources: Tensor, readers: Tensor) -> Tensor:
-    """Return max(0, |x| - |x - z|) [example, position, source, reader].
-
-    sources  [example, source, position, d_model]
-    readers  [example, position, reader, d_model]
-    """
-    import torch
-
-    moved = readers.to(sources)
-    distance = torch.cdist(sources.transpose(1, 2).contiguous(), moved, p=1)
-    return (moved.abs().sum(-1)[:, :, None] - distance).clamp(min=0).to(readers.device)

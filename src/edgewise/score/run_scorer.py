@@ -16,7 +16,7 @@ from ..models import Model, make_batch, plan_batches
 from ..models.memory import BUDGET, Need, add_spans, choose_batch_size
 from ..models.prepare import prepare
 from ..models.torch_modes import default_torch_modes
-from ..runtime.engine import Engine, choose_item_size, run_batches, thread_count
+from ..runtime.engine import choose_item_size, run_batches, thread_count
 from ..runtime.partial_unit import Columns
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..runtime.store import Unit
@@ -110,9 +110,7 @@ def score_edges(
     metric = metric.for_task(task)
     scorer.check(metric)
     model, store = model.pin(), session.store
-    graph = _graph(model, task, scorer, positions, level)
-    size = _choose_batch_size(session.engine, graph, model, task, scorer, batch_size, memory)
-    key = "" if store.folder is None else _key(graph, model, task, scorer, metric, size)
+    graph, size, key = _plan(session, model, task, scorer, metric, batch_size, memory, positions, level)
     unit = store.find(key)
     if unit is None:
         prepared_scorer = scorer
@@ -159,30 +157,39 @@ def has_partial_scores(
     level: str = "edge",
 ) -> bool:
     """Return whether the store has scores, or some batches of them, that `score_edges` would resume from."""
-    graph = _graph(model, task, scorer, positions, level)
-    size = _choose_batch_size(session.engine, graph, model, task, scorer, batch_size, memory)
-    return session.store.has(_key(graph, model, task, scorer, metric.for_task(task), size))
+    metric = metric.for_task(task)
+    _, _, key = _plan(session, model, task, scorer, metric, batch_size, memory, positions, level)
+    return session.store.has(key)
 
 
-def _graph(model: Model, task: Task, scorer: Scorer, positions: bool, level: str) -> BaseGraph:
-    """Return the graph of the scores. Raise InputError if they can't be made."""
-    graph = graph_of_level(model.graph, level)
-    check_one_kind(positions, level)
-    scorer.check_kind(positions, level)
-    return task.span_graph(model.graph) if positions else graph
-
-
-def _choose_batch_size(
-    engine: Engine,
-    graph: BaseGraph,
+def _plan(
+    session: Session,
     model: Model,
     task: Task,
     scorer: Scorer,
+    metric: Metric,
     batch_size: int | None,
     memory: int | str,
-) -> int:
+    positions: bool,
+    level: str,
+) -> tuple[BaseGraph, int, str]:
+    """Return the graph of the scores, the batch size, and the key in the store. Raise InputError if they can't be made.
+
+    The key is "" without a store.
+    """
+    graph = graph_of_level(model.graph, level)
+    check_one_kind(positions, level)
+    scorer.check_kind(positions, level)
+    graph = task.span_graph(model.graph) if positions else graph
     fits = choose_batch_size(batch_size, score_need(scorer, graph, model, task), memory)
-    return batch_size or choose_item_size(engine, model, model.transformer.device, fits, len(task))
+    size = batch_size or choose_item_size(session.engine, model, model.transformer.device, fits, len(task))
+    if session.store.folder is None:
+        return graph, size, ""
+    kind = {"spans": task.span_digest} if positions else {}
+    kind |= {} if level == "edge" else {"level": level}
+    # The batch size changes rounding.
+    key = unit_key("scores", model=model.digest, task=task.digest, how=(scorer, metric), batches=size, **kind)
+    return graph, size, key
 
 
 def score_need(scorer: Scorer, graph: BaseGraph, model: Model, task: Task) -> Need:
@@ -194,13 +201,6 @@ def score_need(scorer: Scorer, graph: BaseGraph, model: Model, task: Task) -> Ne
     if graph != model.graph:  # neurons are many: two copies of their scores
         return replace(need, each=need.each + 2 * shape.sum_itemsize * graph.n_edges)
     return need
-
-
-def _key(graph: BaseGraph, model: Model, task: Task, scorer: Scorer, metric: Metric, size: int) -> str:
-    """Return the key of the scores. It includes the batch size, which changes rounding."""
-    kind = {"spans": task.span_digest} if isinstance(graph, SpanGraph) else {}
-    kind |= {} if graph.level == "edge" else {"level": graph.level}
-    return unit_key("scores", model=model.digest, task=task.digest, how=(scorer, metric), batches=size, **kind)
 
 
 def _score(graph: BaseGraph, model: Model, task: Task, job: ScoreJob, size: int, key: str, session: Session) -> Unit:

@@ -57,36 +57,24 @@ def greedy_order(
     edges = edges[np.argsort(graph.edge_target[edges], kind="stable")]
     stops = np.searchsorted(graph.edge_target[edges], np.arange(graph.n_nodes + 1))
     into = [edges[a:b] for a, b in itertools.pairwise(stops)]
-    since, barriers = _reach_nodes(graph, rank, into, reached)
-    taken, stretch = [], []
-    for node, first in enumerate(since):
-        if first >= 0:
-            # An edge is taken in the first stretch, since its node was reached, whose last edge is no better.
-            worst_yet = np.maximum.accumulate(barriers[first:])
-            taken.append(into[node])
-            stretch.append(first + np.searchsorted(worst_yet, rank[into[node]]))
-    edges = np.concatenate(taken)
-    return edges[np.lexsort((rank[edges], np.concatenate(stretch)))]
-
-
-def _reach_nodes(
-    graph: BaseGraph, rank: Ints, into: list[NDArray[np.intp]], reached: NDArray[np.bool_]
-) -> tuple[Ints, Ints]:
-    """Return when nodes are reached: since [node], the first stretch of a node's in-edges (-1: never), and barriers.
-
-    The last edge of stretch t has the rank barriers[t]. Its source is reached, and the source's in-edges can be taken
-    from stretch t + 1 on.
-    """
     never = graph.n_edges
-    since = np.where(reached, 0, -1)
+    since = np.where(reached, 0, -1)  # [node] the first stretch in which its in-edges can be taken; -1: never
     best = np.full(graph.n_nodes, never)  # [node] rank of the best edge from an unreached node into reached ones
     for node in np.flatnonzero(reached).tolist():
         np.minimum.at(best, graph.edge_source[into[node]], rank[into[node]])
     best[reached] = never
-    barriers: list[int] = []
+    barriers: list[int] = []  # [stretch] the rank of its last edge, whose source is reached for the next stretch
     while best[node := int(best.argmin())] < never:
         barriers.append(int(best[node]))
         since[node] = len(barriers)
         np.minimum.at(best, graph.edge_source[into[node]], rank[into[node]])
         best[since >= 0] = never
-    return since, np.array(barriers, np.int64)
+    ends, taken, stretch = np.array(barriers, np.int64), [], []
+    for node, first in enumerate(since):
+        if first >= 0:
+            # An edge is taken in the first stretch, since its node was reached, whose last edge is no better.
+            worst_yet = np.maximum.accumulate(ends[first:])
+            taken.append(into[node])
+            stretch.append(first + np.searchsorted(worst_yet, rank[into[node]]))
+    edges = np.concatenate(taken)
+    return edges[np.lexsort((rank[edges], np.concatenate(stretch)))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import highspy
 import numpy as np
@@ -31,23 +31,16 @@ class Program:
     entries: FloatArray
     priority: NDArray[np.int64]
 
-    def fix_columns(self, x: FloatArray, columns: NDArray[np.bool_]) -> Program:
-        """Return the program with some columns fixed at their (integral) values in x."""
-        fixed = np.rint(x)
-        return replace(self, lower=np.where(columns, fixed, self.lower), upper=np.where(columns, fixed, self.upper))
-
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The answer of HiGHS: `x` is None without a feasible point; a linear program has duals and a basis, too."""
+    """The answer of HiGHS: `x` is None without a feasible point; a linear program has row duals and a basis, too."""
 
     x: FloatArray | None
     row_dual: FloatArray | None
-    column_dual: FloatArray | None
     basis: highspy.HighsBasis | None
     objective: float
     is_optimal: bool
-    is_infeasible: bool
 
 
 def optimise(program: Program, integer: bool = False, seconds: float | None = None) -> Answer:
@@ -79,17 +72,15 @@ def open_solver(program: Program, integer: bool = False) -> highspy.Highs:
 def read_answer(solver: highspy.Highs) -> Answer:
     """Run a solver and return its answer."""
     solver.run()
-    status, info, solution = solver.getModelStatus(), solver.getInfo(), solver.getSolution()
+    info, solution = solver.getInfo(), solver.getSolution()
     feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     has_duals = feasible and bool(solution.dual_valid)
     return Answer(
         x=np.asarray(solution.col_value) if feasible else None,
         row_dual=np.asarray(solution.row_dual) if has_duals else None,
-        column_dual=np.asarray(solution.col_dual) if has_duals else None,
         basis=solver.getBasis() if has_duals else None,
         objective=info.objective_function_value,
-        is_optimal=status == highspy.HighsModelStatus.kOptimal,
-        is_infeasible=status == highspy.HighsModelStatus.kInfeasible,
+        is_optimal=solver.getModelStatus() == highspy.HighsModelStatus.kOptimal,
     )
 
 

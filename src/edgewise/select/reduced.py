@@ -11,7 +11,7 @@ The duals (`prices`) show afterwards whether an edge had the wrong state, so the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,8 +148,7 @@ class Reduction:
     @property
     def strict(self) -> Program:
         """The program in which no positive edge may be missing."""
-        slack = np.arange(len(self.program.cost)) == len(self.program.cost) - 1
-        return self.program.fix_columns(np.zeros(len(slack)), slack)
+        return replace(self.program, upper=np.append(self.program.upper[:-1], 0.0))
 
 
 def _least_prices(

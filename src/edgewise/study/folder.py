@@ -87,12 +87,8 @@ def open_study(folder: Path, plan: Plan, overwrite: bool = False) -> Iterator[Op
     """Prepare a folder for a plan and lock it against other processes.
 
     With `overwrite`, the study is run beside the folder and replaces it when it is finished. Until then the old folder
-    stays as it is, and the same call resumes.
-
-    Raises
-    ------
-    InputError
-        If the folder holds finished work of another plan, or files that aren't a study's. Nothing is changed then.
+    stays as it is, and the same call resumes. Raise InputError, without changing anything, if the folder holds finished
+    work of another plan, or files that aren't a study's.
     """
     versions = [*VERSIONS, f"code {code_digest()}"]
     sources = {"methods": custom_digests(plan.methods), "files": plan.files(), "versions": versions}

@@ -158,12 +158,17 @@ def _run_cell(
             outcomes = [result.of(measure)[0] for result in of_seeds]
             curves = tuple(outcome.curve for outcome in outcomes)
             repeats[measure] = Repeats(measure, outcomes[0].recipe, curves, data_seeds)
+        seconds = []
+        for result in results.values():  # of scoring, or of learning both rankings
+            learning = (float(ranking.origin.get("seconds", 0.0)) for ranking in result.learned.values())
+            total = result.run.seconds["score"] if isinstance(method, Scorer) else sum(learning)
+            seconds.append(total / result.run.train.examples)
         values = [np.abs(result.of(CMD)[0].rankings[0].value) for result in of_seeds]
         rows.append(
             MethodRow(
                 method.name,
                 repeats,
-                float(np.mean([_seconds(method, result) for result in results.values()])),
+                float(np.mean(seconds)),
                 _memory(method, model, train, settings),
                 () if truth is None else tuple(auroc(value, truth) for value in values),
                 () if truth is None else tuple(precision_at_true_size(value, truth) for value in values),
@@ -182,15 +187,6 @@ def _discover(
     else:
         settings = replace(settings, scorer=method)
     return discover(model, train, test, settings, recipes, attention=0, session=session)
-
-
-def _seconds(method: AnyMethod, result: Discovery) -> float:
-    """Return the wall seconds of scoring or learning per training example."""
-    if isinstance(method, Scorer):
-        seconds = result.run.seconds["score"]
-    else:
-        seconds = sum(float(ranking.origin.get("seconds", 0.0)) for ranking in result.learned.values())
-    return seconds / result.run.train.examples
 
 
 def _memory(method: AnyMethod, model: Model, task: Task, settings: Settings) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import InputError
 from ..io.reading import wrap_read_errors
 from .spans import END, CharacterSpan, end_span
-from .task import PromptPair, Task, TokenReader
+from .task import Task, TokenReader
 from .tokens import tokenize
 
 
@@ -16,12 +16,8 @@ def use_chat(task: Task, model: TokenReader) -> Task:
     """Return the task with every prompt as a message of the user, in the chat template of the model's tokenizer.
 
     The prompt ends where the reply begins, so answers have no leading space there. An answer that is compared with
-    another stands for its first token.
-
-    Raises
-    ------
-    InputError
-        If the tokenizer has no chat template, or the task is made of tokens.
+    another stands for its first token. Raise InputError if the tokenizer has no chat template, or the task is made of
+    tokens.
     """
     if getattr(model.tokenizer, "chat_template", None) is None:
         raise InputError(f"model {model.name!r} has no chat template; use it without chat")
@@ -29,25 +25,23 @@ def use_chat(task: Task, model: TokenReader) -> Task:
     for example in task.examples:
         if example.text is None:
             raise InputError(f"task {task.name!r} is made of tokens; a chat template needs text")
-        pairs.append(_as_message(example.text, model.tokenizer, model.bos))
+        pair = example.text
+        clean, corrupted = (_render(text, model.tokenizer, model.bos) for text in (pair.clean, pair.corrupted))
+        pairs.append(
+            replace(
+                pair,
+                clean=clean,
+                corrupted=corrupted,
+                correct=pair.correct.lstrip(" "),
+                incorrect=None if pair.incorrect is None else pair.incorrect.lstrip(" "),
+                also_correct=tuple(answer.lstrip(" ") for answer in pair.also_correct),
+                also_incorrect=tuple(answer.lstrip(" ") for answer in pair.also_incorrect),
+                first_token_decides=pair.first_token_decides or pair.incorrect is not None,
+                spans=_move_spans(pair.spans, pair.clean, clean),
+                corrupted_spans=_move_spans(pair.corrupted_spans, pair.corrupted, corrupted),
+            )
+        )
     return replace(task, examples=tokenize(pairs, model.tokenizer, model.bos, f"task {task.name!r}"))
-
-
-def _as_message(pair: PromptPair, tokenizer: Any, bos: int | None) -> PromptPair:
-    """Return a pair in the chat template, with its spans."""
-    clean, corrupted = (_render(prompt, tokenizer, bos) for prompt in (pair.clean, pair.corrupted))
-    return replace(
-        pair,
-        clean=clean,
-        corrupted=corrupted,
-        correct=pair.correct.lstrip(" "),
-        incorrect=None if pair.incorrect is None else pair.incorrect.lstrip(" "),
-        also_correct=tuple(answer.lstrip(" ") for answer in pair.also_correct),
-        also_incorrect=tuple(answer.lstrip(" ") for answer in pair.also_incorrect),
-        first_token_decides=pair.first_token_decides or pair.incorrect is not None,
-        spans=_move_spans(pair.spans, pair.clean, clean),
-        corrupted_spans=_move_spans(pair.corrupted_spans, pair.corrupted, corrupted),
-    )
 
 
 def _render(prompt: str, tokenizer: Any, bos: int | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from ..errors import MAX_DETAILS, InputError, warn
 from .task import Example, PromptPair, Task, TokenReader
@@ -105,9 +105,8 @@ def warn_of_overlap(task: Task, evaluated: Task, purpose: str) -> None:
         )
 
 
-def warn_of_spaces(pairs: Iterable[PromptPair], source: str) -> None:
+def warn_of_spaces(pairs: Collection[PromptPair], source: str) -> None:
     """Warn if prompts end in a space: tokenizers attach a space to the word that follows it."""
-    pairs = list(pairs)
     ends = [pair for pair in pairs if pair.clean.endswith((" ", "\t")) or pair.corrupted.endswith((" ", "\t"))]
     if ends:
         prompt, answer = ends[0].clean.rstrip(" \t")[-20:], f" {ends[0].correct.strip()}"
@@ -117,9 +116,8 @@ def warn_of_spaces(pairs: Iterable[PromptPair], source: str) -> None:
         )
 
 
-def warn_of_several_tokens(examples: Iterable[Example], source: str) -> None:
+def warn_of_several_tokens(examples: Collection[Example], source: str) -> None:
     """Warn if answers to compare have several tokens: often because the leading space is missing."""
-    examples = list(examples)
     several = [example for example in examples if example.incorrect is not None and example.n_reads > 1]
     if several and (pair := several[0].text) is not None:
         warn(
@@ -129,9 +127,8 @@ def warn_of_several_tokens(examples: Iterable[Example], source: str) -> None:
         )
 
 
-def warn_of_equal_prompts(examples: Iterable[Example], source: str) -> None:
+def warn_of_equal_prompts(examples: Collection[Example], source: str) -> None:
     """Warn if clean and corrupted prompts are the same: such an example says nothing about any edge."""
-    examples = list(examples)
     n_equal = sum(example.clean == example.corrupted for example in examples)
     if n_equal:
         warn(

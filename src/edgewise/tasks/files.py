@@ -179,8 +179,13 @@ def parse_file(path: Path) -> NumberedRows:
         raise InputError(f"{path} isn't text: it holds a NUL byte")
     if path.suffix.lower() == ".csv":
         return _csv_rows(path, text)
-    is_array = path.suffix.lower() == ".json" and text.lstrip().startswith("[")
-    return _json_objects(_json_array(path, text) if is_array else _json_lines(text))
+    if path.suffix.lower() != ".json" or not text.lstrip().startswith("["):
+        return _json_objects(_json_lines(text))
+    try:
+        items = parse_json(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} isn't JSON: {first_line(error)}") from None
+    return _json_objects((f"row {number}", item) for number, item in enumerate(items, start=1))
 
 
 def name_columns(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,16 +193,6 @@ def name_columns(row: Mapping[str, Any]) -> dict[str, Any]:
     plain = {name: name.strip().lower() for name in row if isinstance(name, str)}
     names = [plain[name] if plain.get(name) in COLUMNS else name for name in row]
     return dict(row) if len(set(names)) < len(names) else dict(zip(names, row.values(), strict=True))
-
-
-def _json_array(path: Path, text: str) -> Iterator[tuple[str, Any]]:
-    """Yield (place, value) of the items of a JSON array."""
-    try:
-        rows = parse_json(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} isn't JSON: {first_line(error)}") from None
-    for number, row in enumerate(rows, start=1):
-        yield f"row {number}", row
 
 
 def _json_lines(text: str) -> Iterator[tuple[str, Any]]:

@@ -31,27 +31,16 @@ def parse_columns(text: str) -> dict[str, str]:
 
 
 def read_hub(
-    name: str,
-    split: str,
-    columns: Mapping[str, str],
-    model: TokenReader,
-    examples: int | None = None,
-    skip_bad: bool = False,
+    name: str, split: str, columns: Mapping[str, str], model: TokenReader, examples: int | None, skip_bad: bool
 ) -> Task:
     """Read the first rows of a split of a data set, without downloading the rest.
 
-    Parameters
-    ----------
-    name
-        `hub:NAME` or `hub:NAME:CONFIG`; NAME may be a folder.
-    split
-        'train', 'validation' or 'test'. One that the data set lacks is taken from train: two tenths of its rows, by
-        number, which train then lacks.
-    columns
-        Column of a task -> field of the data set. A dot leads into a nested field. Columns that aren't given have
-        their own name.
-    examples
-        The largest number of rows to read.
+    name      `hub:NAME` or `hub:NAME:CONFIG`; NAME may be a folder
+    split     'train', 'validation' or 'test'. One that the data set lacks is taken from train: two tenths of its rows,
+              by number, which train then lacks
+    columns   column of a task -> field of the data set. A dot leads into a nested field. Columns that aren't given have
+              their own name
+    examples  the largest number of rows to read; None for all
     """
     rows = dict(enumerate(islice(_rows(name.removeprefix(PREFIX), split, columns), examples), start=1))
     return task_of_rows(NumberedRows(rows), name, split, model, skip_bad=skip_bad)

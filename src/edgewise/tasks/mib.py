@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -143,17 +143,24 @@ def read_data_set(name: str, copy: Path | None, split: str, tokenizer: Any, bos:
 
     `Task.dropped` has the number of dropped rows by reason.
     """
-    rows: Iterable[Row]
     data_set = DATA_SETS[name]
+    tables: Iterable[tuple[object, Iterable[Mapping[str, Any]]]]  # their sources, for error messages, and their rows
     if copy is None:
-        rows = hub_rows(data_set.repository, data_set.config, split, f"or give a local copy: task '{name}=FOLDER'")
+        on_hub, advice = f"{data_set.repository}, split {split!r}", f"; or give a local copy: task '{name}=FOLDER'"
+        tables = [(on_hub, load_data_set(on_hub, data_set.repository, data_set.config, advice, split=split))]
     else:
-        rows = local_rows(copy, data_set.config, split)
+        files = split_files(copy, data_set.config, split)
+        tables = ((f, _parquet_rows(f) if f.suffix.lower() == ".parquet" else read_rows(f)) for f in files)
     # Cached, because names, letters and numbers repeat.
     count = cache(lambda text: len(answer_tokens(text, tokenizer)))
     pairs: list[PromptPair] = []
     dropped: Counter[str] = Counter()
     problems: dict[int, str] = {}
+    rows = (
+        Row(values, f"{source}, row {number}")
+        for source, table in tables
+        for number, values in enumerate(table, start=1)
+    )
     for row in rows:
         try:
             pair = data_set.read(row, count)
@@ -172,13 +179,6 @@ def read_data_set(name: str, copy: Path | None, split: str, tokenizer: Any, bos:
         raise InputError(str(error) if copy is None else f"{copy}: {error}") from None
 
 
-def hub_rows(repository: str, config: str | None, split: str, advice: str) -> Iterator[Row]:
-    """Yield the rows of a data set on the hub, in order. The package `datasets` caches downloads."""
-    name = f"{repository}, split {split!r}"
-    for number, values in enumerate(load_data_set(name, repository, config, f"; {advice}", split=split), start=1):
-        yield Row(values, f"{name}, row {number}")
-
-
 def load_data_set(name: str, repository: str, config: str | None, advice: str = "", **options: Any) -> Any:
     """Return what the package `datasets` loads. Errors name the data set by `name` and end with `advice`."""
     try:
@@ -193,19 +193,12 @@ def load_data_set(name: str, repository: str, config: str | None, advice: str = 
         raise InputError(f"{name} can't be loaded as a data set: {first_line(error)}{advice}") from None
 
 
-def local_rows(path: Path, config: str | None, split: str) -> Iterator[Row]:
-    """Yield the rows of a split of a local copy: a folder as on the hub, or one of its files (.jsonl, .parquet).
-
-    A file named after a split is used for that split only, any other file for every split.
-    """
-    for file in split_files(path, config, split):
-        rows = _parquet_rows(file) if file.suffix.lower() == ".parquet" else read_rows(file)
-        for number, values in enumerate(rows, start=1):
-            yield Row(values, f"{file}, row {number}")
-
-
 def split_files(path: Path, config: str | None, split: str) -> list[Path]:
-    """Return the files of a split in a local copy: in the folder itself, its data/, or its folder of `config`."""
+    """Return the files of a split in a local copy: a folder as on the hub, or one of its files (.jsonl, .parquet).
+
+    A folder has them in itself, in its data/, or in its folder of `config`. A file named after a split is used for that
+    split only, any other file for every split.
+    """
     if path.exists() and not path.is_dir():
         named = FILE_NAME.fullmatch(path.stem)
         if path.suffix.lower() not in KINDS:

@@ -39,10 +39,7 @@ def mark(name: str, text: str) -> str:
 def read_markers(text: str) -> tuple[str, tuple[CharacterSpan, ...]]:
     """Return a text without its markers, and the spans that they mark.
 
-    Raises
-    ------
-    InputError
-        If a marker isn't closed, or is inside another.
+    Raise InputError if a marker isn't closed, or is inside another.
     """
     plain, spans, end = "", [], 0
     for match in MARKER.finditer(text):
@@ -68,12 +65,8 @@ def end_span(text: str) -> CharacterSpan:
 def parse_spans(value: Any, text: str | None) -> tuple[CharacterSpan, ...]:
     """Return the spans of a column: a mapping of names to a part of the text, or to [start, stop).
 
-    Parameters
-    ----------
-    value
-        The mapping, or its JSON text, as in a cell of a CSV file.
-    text
-        The clean prompt. None if the prompt is tokens: [start, stop) are then token positions.
+    value  the mapping, or its JSON text, as in a cell of a CSV file
+    text   the clean prompt; None if the prompt is tokens: [start, stop) are then token positions
     """
     if isinstance(value, str):
         try:
@@ -113,27 +106,13 @@ def assign_positions(
 ) -> tuple[int, ...]:
     """Return for each token the index in `names` of the span that it belongs to.
 
-    Parameters
-    ----------
-    spans
-        The spans of one prompt.
-    names
-        The names of all spans of the task; `other` is among them.
-    offsets
-        For each token its first character and the one after its last; (0, 0) for tokens such as BOS.
-    text
-        The prompt. White space at the ends of a span doesn't count: tokenizers attach it to either side.
-        None if it is tokens.
+    spans    the spans of one prompt
+    names    the names of all spans of the task; `other` is among them
+    offsets  for each token its first character and the one after its last; (0, 0) for tokens such as BOS
+    text     the prompt; None if it is tokens. White space at the ends of a span doesn't count: tokenizers attach it to
+             either side
 
-    Returns
-    -------
-    tuple[int, ...]
-        One index per token.
-
-    Raises
-    ------
-    InputError
-        If the names aren't those of `names`, a span lies outside the prompt or has no token, or two share a token.
+    Raise InputError if the spans have other names, one lies outside the prompt or has no token, or two share a token.
     """
     own = name_spans(spans)
     if set(own) != set(names):

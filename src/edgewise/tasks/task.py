@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, overload
@@ -67,13 +67,24 @@ class PromptPair:
         return (self.correct, *self.also_correct, *incorrect, *self.also_incorrect)
 
 
-def check_distinct(correct: Sequence[int], incorrect: Sequence[int | None], describe: Callable[[int], str]) -> None:
-    """Raise InputError if a token is both a correct and an incorrect answer; the main answers come first."""
-    if correct[0] == incorrect[0]:
+def check_distinct(
+    correct: tuple[int, ...],
+    incorrect: tuple[int | None, ...],
+    also_correct: Iterable[int],
+    also_incorrect: Iterable[int],
+    describe: Callable[[int], str] = str,
+) -> None:
+    """Raise InputError if an answer is both correct and incorrect.
+
+    correct, incorrect  the tokens of the two answers. Answers of several tokens may share some of them.
+    describe            returns a token as text
+    """
+    if correct == incorrect:
         raise InputError(f"the correct and the incorrect answer are the same token, {describe(correct[0])}")
-    shared = [token for token in correct if token in incorrect]
-    if shared:
-        raise InputError(f"the correct and the incorrect answers share the token {describe(min(shared))}")
+    if len(correct) == len(incorrect) == 1:
+        shared = {*correct, *also_correct}.intersection([*incorrect, *also_incorrect])
+        if shared:
+            raise InputError(f"the correct and the incorrect answers share the token {describe(min(shared))}")
 
 
 @dataclass(frozen=True)
@@ -113,8 +124,7 @@ class Example:
                 "patching needs equally many: reword one of them"
             )
         correct, incorrect = (self.correct, *self.continuation), (self.incorrect, *self.other_continuation)
-        if correct == incorrect or len(correct) == len(incorrect) == 1:
-            check_distinct((self.correct, *self.also_correct), (self.incorrect, *self.also_incorrect), str)
+        check_distinct(correct, incorrect, self.also_correct, self.also_incorrect)
         if self.incorrect is None and self.other_continuation:
             raise InputError("there are further tokens of the incorrect answer, but not its first")
         forced = correct[:-1] + incorrect[:-1]

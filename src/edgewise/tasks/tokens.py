@@ -41,26 +41,27 @@ def try_tokenize(
             if len(clean) != len(corrupted):
                 raise InputError(_describe_lengths(clean, corrupted, tokenizer))
             correct, incorrect = tokens[pair.correct], tokens.get(pair.incorrect or "", ())
-            if correct == incorrect or len(correct) == len(incorrect) == 1:
-                check_distinct(
-                    [tokens[text][0] for text in (pair.correct, *pair.also_correct)],
-                    [tokens[text][0] for text in (pair.incorrect or "", *pair.also_incorrect)],
-                    lambda token: f"{token} ({tokenizer.decode([token])!r})",
-                )
+            also_correct, also_incorrect = (
+                tuple(dict.fromkeys(tokens[text][0] for text in texts))
+                for texts in (pair.also_correct, pair.also_incorrect)
+            )
+            check_distinct(
+                correct, incorrect, also_correct, also_incorrect, lambda t: f"{t} ({tokenizer.decode([t])!r})"
+            )
             indices = _span_indices(pair, names, *characters) if names else ()
             forced = correct[:-1] + incorrect[:-1]
             example = Example(
-                clean + forced,
-                corrupted + forced,
-                correct[0],
-                incorrect[0] if incorrect else None,
-                pair,
-                tuple(dict.fromkeys(tokens[text][0] for text in pair.also_correct)),
-                tuple(dict.fromkeys(tokens[text][0] for text in pair.also_incorrect)),
-                correct[1:],
-                names,
-                indices + indices[-1:] * len(forced),
-                incorrect[1:],
+                clean=clean + forced,
+                corrupted=corrupted + forced,
+                correct=correct[0],
+                incorrect=incorrect[0] if incorrect else None,
+                text=pair,
+                also_correct=also_correct,
+                also_incorrect=also_incorrect,
+                continuation=correct[1:],
+                span_names=names,
+                span_indices=indices + indices[-1:] * len(forced),
+                other_continuation=incorrect[1:],
             )
             for kind, text, prompt in (("clean", pair.clean, clean), ("corrupted", pair.corrupted, corrupted)):
                 if _has_unknown(text, prompt, tokenizer, bos):

@@ -119,7 +119,10 @@ def agreement(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
 
     The counterfactual has the subject in the other number. The noun between subject and verb may have either.
     """
-    pairs = [(noun.split("-")[0], noun.split("-")[1] if "-" in noun else _plural(noun)) for noun in NOUNS]
+    pairs = []
+    for noun in NOUNS:
+        singular, _, plural = noun.partition("-")
+        pairs.append((singular, plural or f"{singular}{'es' if singular.endswith('x') else 's'}"))
     known = set(single_tokens([noun for pair in pairs for noun in pair], tokenizer, "agreement", 2 * LEAST_NOUNS))
     nouns = [pair for pair in pairs if known >= set(pair)]
     verbs = [single_tokens(verb, tokenizer, "agreement", 2) for verb in VERBS]
@@ -134,10 +137,6 @@ def agreement(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
             spans = (*spans, end_span(clean))
             yield PromptPair(clean, corrupted, f" {verb[number]}", f" {verb[1 - number]}", spans=spans)
             number = 1 - number
-
-
-def _plural(noun: str) -> str:
-    return f"{noun}es" if noun.endswith("x") else f"{noun}s"
 
 
 CAPITALS = dict(

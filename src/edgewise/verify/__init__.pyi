@@ -4,6 +4,10 @@ from .independence import hsic as hsic
 from .knock_outs import KnockOuts as KnockOuts, knock_out as knock_out, knock_out_each as knock_out_each
 from .plan import plan_verification as plan_verification
 from .random_circuits import add_path as add_path, draw_circuit as draw_circuit, draw_matched as draw_matched
-from .settings import TESTS as TESTS, CircuitTest as CircuitTest, VerifySettings as VerifySettings
-from .verification import Verification as Verification
+from .verification import (
+    TESTS as TESTS,
+    CircuitTest as CircuitTest,
+    Verification as Verification,
+    VerifySettings as VerifySettings,
+)
 from .verify_circuit import verify_circuit as verify_circuit

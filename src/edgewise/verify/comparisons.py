@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .exact_tests import binomial_at_least, draws_needed
-from .settings import CircuitTest, VerifySettings, judge
+from .verification import CircuitTest, VerifySettings, judge
 
 FloatArray = NDArray[np.float64]
 RANDOM = "random circuits of its size"
@@ -30,22 +30,12 @@ def sufficiency(
 ) -> CircuitTest:
     """Test whether a circuit is closer to the model than most random circuits.
 
-    Parameters
-    ----------
-    distance
-        Of the circuit from the model.
-    random_distances
-        [circuit] Of the random circuits from the model.
-    settings
-        Quantile and significance level.
-    reference
-        What the random circuits are, for the null hypothesis.
+    distance          of the circuit from the model
+    random_distances  [circuit] of the random circuits from the model
+    reference         what the random circuits are, for the null hypothesis
 
-    Returns
-    -------
-    CircuitTest
-        Its `p` is exact and binomial. The detail `rank_p` is the chance that a random circuit does as well, which is
-        uniform if the circuit is itself a random one.
+    `p` is exact and binomial. The detail `rank_p` is the chance that a random circuit does as well, which is uniform if
+    the circuit is itself a random one.
     """
     name = "sufficiency" if reference == RANDOM else "sufficiency, matched"
     null = f"The circuit is closer to the model than at most {settings.quantile:.0%} of {reference}."

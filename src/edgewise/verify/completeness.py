@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ..core.circuit import Circuit
 from .comparisons import count_wins
 from .random_circuits import Rng
-from .settings import CircuitTest, VerifySettings
+from .verification import CircuitTest, VerifySettings
 
 FloatArray = NDArray[np.float64]
 
@@ -28,19 +28,10 @@ def draw_node_sets(circuit: Circuit, draws: int, rng: Rng) -> list[list[str]]:
 def completeness(circuit: FloatArray, model: FloatArray, span: float, settings: VerifySettings) -> CircuitTest:
     """Test whether circuit and model agree if the same nodes are cut from both.
 
-    Parameters
-    ----------
-    circuit, model
-        [set] The mean metric of the circuit, and of the model, without each set of nodes.
-    span
-        The mean difference between the model and the empty circuit.
-    settings
-        Largest difference, quantile and significance level.
+    circuit, model  [set] the mean metric of the circuit, and of the model, without each set of nodes
+    span            the mean difference between the model and the empty circuit
 
-    Returns
-    -------
-    CircuitTest
-        Its details have the mean and the largest difference, as shares of the span.
+    The details have the mean and the largest difference, as shares of the span.
     """
     differences = np.abs(circuit - model) / abs(span)
     limit = settings.max_difference

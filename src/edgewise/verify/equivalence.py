@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from .comparisons import ROUNDING
 from .exact_tests import equivalence_p, examples_needed
-from .settings import CircuitTest, VerifySettings, judge
+from .verification import CircuitTest, VerifySettings, judge
 
 FloatArray = NDArray[np.float64]
 
@@ -15,20 +15,11 @@ FloatArray = NDArray[np.float64]
 def equivalence(circuit: FloatArray, model: FloatArray, span: float, settings: VerifySettings) -> CircuitTest:
     """Test whether circuit and model have the same chance to have the larger metric.
 
-    Parameters
-    ----------
-    circuit, model
-        [example] The metric of each.
-    span
-        The mean difference between the model and the empty circuit.
-    settings
-        Epsilon, tolerance and significance level.
+    circuit, model  [example] the metric of each
+    span            the mean difference between the model and the empty circuit
 
-    Returns
-    -------
-    CircuitTest
-        The detail `difference` is the mean difference as a share of the span. A circuit that is a little better on
-        all examples is not equivalent, however small the difference is; a tolerance makes small differences ties.
+    The detail `difference` is the mean difference as a share of the span. A circuit that is a little better on all
+    examples is not equivalent, however small the difference is; a tolerance makes small differences ties.
     """
     difference = (circuit - model) / span
     is_tie = np.abs(difference) <= max(ROUNDING, settings.tolerance)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .settings import FAILS, PASSES, TOO_FEW, CircuitTest, VerifySettings
+from .verification import FAILS, PASSES, TOO_FEW, CircuitTest, VerifySettings
 
 FloatArray = NDArray[np.float64]
 MIN_EXAMPLES = 5
@@ -43,19 +43,11 @@ def permutation_p(x: FloatArray, y: FloatArray, permutations: int, seed: int) ->
 def independence(without: FloatArray, model: FloatArray, empty: FloatArray, settings: VerifySettings) -> CircuitTest:
     """Test whether the metric of the model without the circuit is independent of the model's.
 
-    Parameters
-    ----------
-    without, model, empty
-        [example] The metric of the model without the circuit, of the model, and of the empty circuit.
-    settings
-        Number of permutations, seed and significance level.
+    without, model, empty  [example] the metric of the model without the circuit, of the model, of the empty circuit
 
-    Returns
-    -------
-    CircuitTest
-        The circuit passes if independence is not rejected, so few examples make it easier to pass. The detail
-        `empty_p` is the p-value for the empty circuit: if it is small, the metric of the corrupted prompts depends on
-        that of the clean ones, and no circuit can be expected to pass.
+    The circuit passes if independence is not rejected, so few examples make it easier to pass. The detail `empty_p` is
+    the p-value for the empty circuit: if it is small, the metric of the corrupted prompts depends on that of the clean
+    ones, and no circuit can be expected to pass.
     """
     statistic, p = permutation_p(without, model, settings.permutations, settings.seed)
     n = len(model)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,7 +115,7 @@ def knock_out(
     >>> edgewise.knock_out(model, task, ["a3.h2", "m0->a3.h0<q>"]).intervals()
     """
     names = (nodes_or_edges,) if isinstance(nodes_or_edges, str) else tuple(nodes_or_edges)
-    return _run(model, task, [names], metric, ablation, batch_size, memory, session)
+    return _run(model, task, [names], metric, ablation, batch_size=batch_size, memory=memory, session=session)
 
 
 def knock_out_each(
@@ -161,24 +162,16 @@ def knock_out_each(
             )
         nodes_or_edges = nodes_or_edges.edges
     names = model.graph.source_names if nodes_or_edges is None else nodes_or_edges
-    return _run(model, task, [(name,) for name in names], metric, ablation, batch_size, memory, session)
+    sets = [(name,) for name in names]
+    return _run(model, task, sets, metric, ablation, batch_size=batch_size, memory=memory, session=session)
 
 
 def _run(
-    model: Model,
-    task: Task,
-    sets: Sequence[tuple[str, ...]],
-    metric: Metric,
-    ablation: Ablation,
-    batch_size: int | None,
-    memory: int | str,
-    session: Session,
+    model: Model, task: Task, sets: Sequence[tuple[str, ...]], metric: Metric, ablation: Ablation, **how: Any
 ) -> KnockOuts:
+    """Cut one set after the other; `how` are further arguments of `evaluate_circuits`."""
     if not sets or not all(sets):
         raise InputError("nothing is to be cut; give names of nodes or edges, such as a0.h1 or input->m0")
     everything = Circuit.full(model.graph)
-    circuits = [everything.without(names) for names in sets]
-    ran = evaluate_circuits(
-        model, task, circuits, metric, ablation, batch_size=batch_size, memory=memory, session=session
-    )
+    ran = evaluate_circuits(model, task, [everything.without(names) for names in sets], metric, ablation, **how)
     return KnockOuts(tuple(sets), ran.metric, ablation, ran.values, ran.full, ran.empty)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..core.circuit import Circuit
 from .exact_tests import binomial_at_most, draws_needed, holm
 from .random_circuits import Rng, add_path
-from .settings import CircuitTest, VerifySettings, judge
+from .verification import CircuitTest, VerifySettings, judge
 
 FloatArray = NDArray[np.float64]
 
@@ -32,21 +32,11 @@ def minimality(
 ) -> CircuitTest:
     """Test every edge of a circuit: is it superfluous?
 
-    Parameters
-    ----------
-    changes
-        [edge of the circuit] The distance between the circuit and the circuit without the edge.
-    random_changes
-        [draw] The same for an edge of a random path that was added to the circuit.
-    edges
-        The names of the edges.
-    settings
-        Quantile and significance level.
+    changes         [edge of the circuit] the distance between the circuit and the circuit without the edge
+    random_changes  [draw] the same for an edge of a random path that was added to the circuit
+    edges           the names of the edges
 
-    Returns
-    -------
-    CircuitTest
-        Its detail `edges` has a row per edge; `superfluous` lists the names of superfluous edges.
+    The detail `edges` has a row per edge; `superfluous` lists the names of superfluous edges.
     """
     draws = len(random_changes)
     # Changes of dead edges are rounding errors: equal ones are not larger than each other.

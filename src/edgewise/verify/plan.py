@@ -13,7 +13,7 @@ from ..errors import InputError
 from .completeness import draw_node_sets, inner_nodes
 from .minimality import draw_reference
 from .random_circuits import draw_circuit, draw_matched, edge_graph
-from .settings import DEFAULTS, TESTS, VerifySettings
+from .verification import DEFAULTS, TESTS, VerifySettings
 
 
 @dataclass(frozen=True, eq=False)

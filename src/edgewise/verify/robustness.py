@@ -20,7 +20,7 @@ from ..tasks import Metric, Task
 from ..tasks.metrics import METRICS
 from .comparisons import distance
 from .exact_tests import binomial_at_least, draws_needed, holm
-from .settings import CircuitTest, VerifySettings, judge
+from .verification import CircuitTest, VerifySettings, judge
 
 # Prompts of one length are a condition if there are at least this many.
 MIN_PROMPTS = 10
@@ -44,17 +44,8 @@ class Condition:
 def robustness(conditions: Sequence[Condition], settings: VerifySettings) -> CircuitTest:
     """Test sufficiency under every condition, corrected for their number.
 
-    Parameters
-    ----------
-    conditions
-        Those without faithfulness are skipped; at least one has it.
-    settings
-        Quantile and significance level.
-
-    Returns
-    -------
-    CircuitTest
-        The circuit passes if it is sufficient under every condition. The detail `conditions` has a row for each.
+    Conditions without faithfulness are skipped; at least one has it. The circuit passes if it is sufficient under every
+    condition. The detail `conditions` has a row for each.
     """
     skipped = [condition.name for condition in conditions if np.isnan(condition.faithfulness)]
     conditions = [condition for condition in conditions if condition.name not in skipped]
@@ -104,7 +95,11 @@ def run_conditions(
         part = replace(ran, values=ran.values[:, chosen], full=ran.full[chosen], empty=ran.empty[chosen])
         yield _condition(f"prompts of {size} tokens", part)
     ablations = [kind() for name, kind in ABLATIONS.items() if name != ran.ablation.name]
-    metrics = _usable_metrics(task)
+    metrics: dict[str, Metric] = {}
+    for kind in METRICS.values():
+        with suppress(InputError):  # without incorrect answers, there are no differences
+            usable = kind().for_task(task)
+            metrics[usable.name] = usable
     jobs = [(f"ablation: {ablation.name}", task, ran.metric, ablation) for ablation in ablations]
     jobs += [(f"metric: {name}", task, each, ran.ablation) for name, each in metrics.items() if name != ran.metric.name]
     jobs += [(f"examples: {name}", examples, metric, ran.ablation) for name, examples in other_tasks.items()]
@@ -116,15 +111,6 @@ def run_conditions(
         yield _condition(name, ran_here)
         done += len(circuits) * len(examples)
         session.report("robustness", done, total)
-
-
-def _usable_metrics(task: Task) -> dict[str, Metric]:
-    """Return the metrics that a task allows, by name. Without incorrect answers, there are no differences."""
-    metrics = []
-    for kind in METRICS.values():
-        with suppress(InputError):
-            metrics.append(kind().for_task(task))
-    return {metric.name: metric for metric in metrics}
 
 
 def _condition(name: str, ran: Evaluation) -> Condition:

@@ -30,8 +30,7 @@ from .minimality import minimality
 from .plan import VerificationPlan, plan_verification
 from .random_circuits import edge_graph
 from .robustness import robustness, run_conditions
-from .settings import DEFAULTS, TESTS, CircuitTest, VerifySettings
-from .verification import Verification
+from .verification import DEFAULTS, TESTS, CircuitTest, Verification, VerifySettings
 
 FloatArray = NDArray[np.float64]
 

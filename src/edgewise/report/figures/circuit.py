@@ -12,11 +12,12 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from ...core.circuit import Circuit
+from ...evaluate import DEFAULT_SHARE
 from ...graph import Graph
 from ...recipes.discovery import Discovery
 from ..circuit_summary import COLOURS, KINDS, edge_kinds
-from ..formatting import format_number, shorten, with_minus_signs
-from ..overview import choices, default_sizes, run_title
+from ..formatting import format_number, format_percent, shorten, with_minus_signs
+from ..overview import choices, run_title
 from .style import FAINT, INK, SCREEN, Page, add_legend, fit_text, format_share, legend_columns, new_figure, set_heading
 
 FloatArray = NDArray[np.float64]
@@ -143,9 +144,11 @@ def circuit_figure(discovery: Discovery, page: Page = SCREEN) -> Figure:
         chosen[measure] = row, row.circuit()
     n_columns = 1 if page.is_narrow else len(measures)
     layout = NodeLayout(discovery.run.graph.plain, page.width / n_columns - 0.1 if page.width else None)
+    sizes = "; ".join(f"{measure.name}: {measure.smallest_faithful}" for measure in measures)
     limited = any(circuit.n_edges > MAX_EDGES for _, circuit in chosen.values())
     caption = (
-        f"Recipes: {choices(discovery)}. Sizes: {default_sizes(measures, discovery.run.graph.units)}. "
+        f"Recipes: {choices(discovery)}. Sizes: {sizes}; else {format_percent(DEFAULT_SHARE)} % of the "
+        f"{discovery.run.graph.units}. "
         "An edge leaves the top of a box and enters a head's q, k or v from "
         "left to right at its bottom; its width grows with the mean score on the training examples. "
         + f"Only the {MAX_EDGES} strongest edges are drawn; grey boxes have weaker ones. " * limited

@@ -29,6 +29,7 @@ INK, FAINT, PALE = "#1a1a1a", "#6b6b6b", "#d4d4d4"
 BLACK, BLUE, VERMILLION, GREY = "#000000", "#0072B2", "#D55E00", "#8f8f8f"
 OTHER_COLOURS = ("#E69F00", "#56B4E9", "#990033", "#009E73", "#CC79A7", "#999933", "#332288", "#8C6D31", "#666666")
 MAX_AXIS_VALUE = 1e300
+PADDING = 0.06  # of an axis, as a share of its values' range
 
 SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "edgewise", "text.usetex": False, "text.parse_math": False, "text.color": INK,
@@ -142,12 +143,12 @@ def add_legend(parent: Axes | FigureBase, handles: Sequence[Artist], labels: Seq
         text.set_text(label)
 
 
-def padded_limits(values: ArrayLike, padding: float = 0.06) -> tuple[float, float]:
+def padded_limits(values: ArrayLike) -> tuple[float, float]:
     """Return axis limits that hold 0 and all values, apart from those too large for matplotlib."""
     array = np.asarray(values, np.float64)
     array = array[np.abs(array) <= MAX_AXIS_VALUE]
     low, high = float(array.min(initial=0.0)), float(array.max(initial=0.0))
-    margin = padding * (high - low) or max(abs(high), 1.0) * padding
+    margin = PADDING * (high - low) or max(abs(high), 1.0) * PADDING
     return low - margin, high + margin
 
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from ...graph import SpanGraph
 from ...recipes.run_info import MAX_PROMPTS
 from ...version import __version__
-from .view import View, ViewRow, ViewRun
+from .view import View
 
 FORMAT, FORMAT_VERSION = "edgewise-view", 1
 # A page with more edges would be slow to open.
@@ -77,7 +77,26 @@ def _packed(view: View) -> tuple[dict[str, Any], bytes]:
         "format": FORMAT, "version": FORMAT_VERSION, "edgewise": __version__, "title": view.title,
         "graph": asdict(view.graph.plain) | {"edges": view.graph.n_edges, "held": len(edges), "spans": _spans(view)},
         "shown": view.shown, "size": view.size, "unit": view.unit,
-        "runs": [_run(run) for run in view.runs], "rows": [_row(row) for row in view.rows], "arrays": places,
+        "runs": [
+            {
+                "name": run.name, "scored": bool(run.mean.any()), "definition": run.definition,
+                "facts": dict(run.facts), "examples": 0 if run.full is None else len(run.full),
+                "prompts": [asdict(prompt) for prompt in run.prompts[:MAX_PROMPTS]],
+                "patterns": None if run.attention is None
+                else {"examples": run.attention.examples, "heads": run.attention.heads},
+            }
+            for run in view.runs
+        ],
+        "rows": [
+            {
+                "run": row.run, "benchmark": row.measure, "method": row.method, "parameters": row.parameters,
+                "better": row.better, "area": row.area, "interval": row.interval,
+                "sizes": [asdict(size) for size in row.sizes],
+                "goal": row.goal, "reached": row.reached, "tested": row.tested,
+            }
+            for row in view.rows
+        ],
+        "arrays": places,
     }  # fmt: skip
     return about, zlib.compress(block, 9)
 
@@ -125,24 +144,6 @@ def _arrays(view: View, edges: NDArray[np.intp]) -> Iterator[tuple[str, str, NDA
         yield f"row{place}.neurons", "u4", neurons
         yield f"row{place}.metric", "f4", None if row.metric is None else row.metric[:, prompts]
         yield f"row{place}.value", "f4", None if row.value is None else row.value[edges]
-
-
-def _run(run: ViewRun) -> dict[str, Any]:
-    attention = run.attention
-    return {
-        "name": run.name, "scored": bool(run.mean.any()), "definition": run.definition, "facts": dict(run.facts),
-        "examples": 0 if run.full is None else len(run.full),
-        "prompts": [asdict(prompt) for prompt in run.prompts[:MAX_PROMPTS]],
-        "patterns": None if attention is None else {"examples": attention.examples, "heads": attention.heads},
-    }  # fmt: skip
-
-
-def _row(row: ViewRow) -> dict[str, Any]:
-    return {
-        "run": row.run, "benchmark": row.measure, "method": row.method, "parameters": row.parameters,
-        "better": row.better, "area": row.area, "interval": row.interval, "sizes": [asdict(size) for size in row.sizes],
-        "goal": row.goal, "reached": row.reached, "tested": row.tested,
-    }  # fmt: skip
 
 
 def _pack(kind: str, values: NDArray[Any]) -> bytes:
