@@ -10,11 +10,12 @@ import torch
 from conftest import VOCABULARY, first_in_every_family, random_task
 
 from edgewise import Circuit, Eap, EapIg, InputError
-from edgewise.evaluate import ABLATIONS, CPR
+from edgewise.evaluate import ABLATIONS, CPR, Mean, PositionalMean
 from edgewise.evaluate.run_circuits import evaluate_circuits
 from edgewise.learn.training import GradientJob
 from edgewise.models import make_batch
 from edgewise.models.prepare import prepare
+from edgewise.runtime import IN_PROCESS
 from edgewise.score import MaskIg
 from edgewise.score.exact import ExactEdges
 from edgewise.score.run_scorer import score_edges
@@ -151,6 +152,28 @@ def test_circuits_of_a_difference_are_those_of_the_correct_minus_those_of_the_in
     expected = evaluate_circuits(model, Task("first", "test", firsts), [], LogitDifference()).full
     differences = result.of_model["logit-difference"][[e.correct != e.incorrect for e in both.examples]]
     np.testing.assert_allclose(differences, expected, **EXACT)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_means_are_over_the_tokens_at_a_position_of_either_answer(loaded, model):
+    """Both answers begin at the position after the prompt, though one of them comes first in a batch."""
+    both, embedding = both_answers()[0], loaded.get_input_embeddings().weight
+    tokens: dict[int, list[int]] = {}
+    for example in both.examples:
+        n_prompt = example.length + 1 - example.n_reads
+        n_other = len(example.other_continuation)
+        ends = (example.clean[n_prompt : example.length - n_other], example.clean[example.length - n_other :])
+        for first, part in ((0, example.clean[:n_prompt]), *((n_prompt, end) for end in ends)):
+            for place, token in enumerate(part, first):
+                tokens.setdefault(place, []).append(token)
+    batches = [[0, 1], [2, 3, 4]]
+    means = PositionalMean().prepare(model, both, batches, IN_PROCESS).means[0]
+    for place, at_place in tokens.items():
+        torch.testing.assert_close(means[place], embedding[at_place].mean(0), **EXACT)
+    every = [token for at_place in tokens.values() for token in at_place]
+    torch.testing.assert_close(
+        Mean().prepare(model, both, batches, IN_PROCESS).means[0][0], embedding[every].mean(0), **EXACT
+    )
 
 
 def test_weights_have_the_gradient_of_the_difference(model):
