@@ -242,6 +242,14 @@ def test_probability_difference_sums_over_sets(model, loaded, task):
     np.testing.assert_array_equal(*difference)
 
 
+@pytest.mark.parametrize("family", ["gpt2"])
+def test_an_answer_that_is_listed_twice_counts_once(model):
+    sets = [((7, 8), (9,)), ((7, 7, 8, 5), (9, 6, 9))]
+    examples = [Example((1, 2), (1, 3), 5, 6, also_correct=right, also_incorrect=wrong) for right, wrong in sets]
+    once, twice = evaluate_circuits(model, Task("sets", "test", tuple(examples)), [], ProbabilityDifference()).full
+    assert once == pytest.approx(twice, rel=1e-12)
+
+
 def test_the_gradient_of_sets_is_the_slope(model, task):
     """EAP of one edge of the embedding equals a finite difference of its weight at the clean run."""
     task = with_sets(task)
