@@ -8,6 +8,7 @@ import pytest
 
 from edgewise import Circuit, EdgeScores, Graph, InputError
 from edgewise.evaluate import SIZES
+from edgewise.graph import NeuronGraph
 from edgewise.results import convert_to_submission, submission
 from edgewise.results.submission import check_submission, folder_name, write_circuits, write_importances
 
@@ -165,6 +166,18 @@ def test_invalid_submissions_are_not_written(tmp_path):
     with pytest.raises(InputError, match="exists already"):
         write_circuits(tmp_path, "ioi", "gpt2", circuits)
     assert path.exists() and [p.name for p in tmp_path.iterdir()] == ["ioi_gpt2"]
+
+
+def test_neurons_are_submitted_as_pt(tmp_path):
+    """From a json, MIB reads the neurons of a layer's last head for all its heads."""
+    scores = scores_of(NeuronGraph(SMALL))
+    with pytest.raises(InputError, match=r"neurons in a json.*use \.pt"):
+        write_importances(tmp_path, "ioi", "gpt2", scores, ".json")
+    path = write_importances(tmp_path, "ioi", "gpt2", scores, ".pt")
+    assert check_submission(tmp_path).folders[0].accepted
+    path.unlink()
+    Circuit.empty(scores.graph).save(path.with_suffix(".json"), scores.mean())
+    assert "importances.json is of neurons in a json" in problems(tmp_path)
 
 
 def test_a_folder_of_nine_files_becomes_a_submission(tmp_path):

@@ -151,6 +151,19 @@ def test_a_gemma_3_with_a_soft_cap_of_attention_raises_an_input_error():
         wrap_model(getattr(transformers, name)(config))
 
 
+@pytest.mark.parametrize(
+    "family, option",
+    [("mistral", {"layer_types": ["full_attention"] * 2}), ("phi3", {"layer_types": ["full_attention"] * 2}),
+     ("mistral", {"use_sliding_window": False}), ("gemma2", {"use_sliding_window": False})],
+)  # fmt: skip
+def test_options_of_windows_that_transformers_ignores_raise_an_input_error(family, option):
+    """transformers gives these layers a window all the same, so that logits without it would not be the model's."""
+    name, fields = FAMILIES[family]
+    config = getattr(transformers, name).config_class(**fields | option)
+    with pytest.raises(InputError, match=f"{next(iter(option))} = .*, an option that isn't supported for {family}"):
+        wrap_model(getattr(transformers, name)(config))
+
+
 def test_an_opt_with_norms_after_attention_and_mlp_raises_an_input_error():
     with pytest.raises(InputError, match="do_layer_norm_before = False"):
         wrap_model(OPTForCausalLM(OPTConfig(**SMALL, ffn_dim=40, do_layer_norm_before=False)))

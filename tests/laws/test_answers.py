@@ -10,11 +10,12 @@ import torch
 from conftest import VOCABULARY, first_in_every_family, random_task
 
 from edgewise import Circuit, Eap, EapIg, InputError
-from edgewise.evaluate import ABLATIONS, CPR
+from edgewise.evaluate import ABLATIONS, CPR, Mean, PositionalMean
 from edgewise.evaluate.run_circuits import evaluate_circuits
 from edgewise.learn.training import GradientJob
 from edgewise.models import make_batch
 from edgewise.models.prepare import prepare
+from edgewise.runtime import IN_PROCESS
 from edgewise.score import MaskIg
 from edgewise.score.exact import ExactEdges
 from edgewise.score.run_scorer import score_edges
@@ -153,6 +154,28 @@ def test_circuits_of_a_difference_are_those_of_the_correct_minus_those_of_the_in
     np.testing.assert_allclose(differences, expected, **EXACT)
 
 
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_means_are_over_the_tokens_at_a_position_of_either_answer(loaded, model):
+    """Both answers begin at the position after the prompt, though one of them comes first in a batch."""
+    both, embedding = both_answers()[0], loaded.get_input_embeddings().weight
+    tokens: dict[int, list[int]] = {}
+    for example in both.examples:
+        n_prompt = example.length + 1 - example.n_reads
+        n_other = len(example.other_continuation)
+        ends = (example.clean[n_prompt : example.length - n_other], example.clean[example.length - n_other :])
+        for first, part in ((0, example.clean[:n_prompt]), *((n_prompt, end) for end in ends)):
+            for place, token in enumerate(part, first):
+                tokens.setdefault(place, []).append(token)
+    batches = [[0, 1], [2, 3, 4]]
+    means = PositionalMean().prepare(model, both, batches, IN_PROCESS).means[0]
+    for place, at_place in tokens.items():
+        torch.testing.assert_close(means[place], embedding[at_place].mean(0), **EXACT)
+    every = [token for at_place in tokens.values() for token in at_place]
+    torch.testing.assert_close(
+        Mean().prepare(model, both, batches, IN_PROCESS).means[0][0], embedding[every].mean(0), **EXACT
+    )
+
+
 def test_weights_have_the_gradient_of_the_difference(model):
     weights = torch.rand(model.graph.n_edges, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     gradients = []
@@ -217,6 +240,14 @@ def test_probability_difference_sums_over_sets(model, loaded, task):
     pairs = replace(task, examples=tuple(replace(e, also_correct=(), also_incorrect=()) for e in task.examples))
     difference = (evaluate_circuits(model, each, [], LogitDifference()).full for each in (task, pairs))
     np.testing.assert_array_equal(*difference)
+
+
+@pytest.mark.parametrize("family", ["gpt2"])
+def test_an_answer_that_is_listed_twice_counts_once(model):
+    sets = [((7, 8), (9,)), ((7, 7, 8, 5), (9, 6, 9))]
+    examples = [Example((1, 2), (1, 3), 5, 6, also_correct=right, also_incorrect=wrong) for right, wrong in sets]
+    once, twice = evaluate_circuits(model, Task("sets", "test", tuple(examples)), [], ProbabilityDifference()).full
+    assert once == pytest.approx(twice, rel=1e-12)
 
 
 def test_the_gradient_of_sets_is_the_slope(model, task):

@@ -82,13 +82,14 @@ class Mean(Ablation):
         longest = task.longest
         totals: list[Tensor] = []
         count = torch.zeros(longest, device=model.transformer.device)
-        for _, (real, sums) in run_batches(engine, model, task.examples, batches, _position_sums, in_order=True):
-            width = len(real)
-            count[:width] += real
+        for _, (counts, sums) in run_batches(engine, model, task.examples, batches, _position_sums, in_order=True):
+            width = len(counts)
+            count[:width] += counts
             totals = totals or [part.new_zeros((longest, *part.shape[1:])) for part in sums]
             for total, part in zip(totals, sums, strict=True):
                 total[:width] += part
         if self.positional:
+            count.clamp_(min=1)  # positions that no token has
             return Means(tuple(total / count.view(-1, *[1] * (total.ndim - 1)).to(total) for total in totals))
         return Means(tuple((total.sum(0) / count.sum().to(total)).expand_as(total) for total in totals))
 
@@ -128,16 +129,18 @@ class Means(Ablation):
 
 
 def _position_sums(model: Model, examples: Sequence[Example]) -> tuple[Tensor, list[Tensor]]:
-    """Return how many prompts of a batch reach each position, and the sum of each source's outputs there."""
+    """Return how many tokens of a batch have each position, and the sum of each source's outputs there."""
     import torch
 
     from ..models import make_batch
     from ..models.prepare import prepare
     from ..models.transformer import at_least_float32
 
-    batch = make_batch(examples, model.transformer.device, "right")  # columns are positions
-    prepared = prepare(model.transformer, batch, share_prefix=False)
+    prepared = prepare(model.transformer, make_batch(examples, model.transformer.device), share_prefix=False)
+    # [example, token, position] Not all tokens stand at their position: there is padding, and both answers begin at the
+    # position after the prompt.
+    positions = torch.nn.functional.one_hot(prepared.frame.positions) * prepared.batch.real[..., None]
     with torch.no_grad():
         trace = prepared.run(prepared.clean)
         outputs = [at_least_float32(output) for output in (trace.embedding, *trace.mix, *trace.mlp_out)]
-        return batch.real.sum(0), [torch.einsum("bp,bp...->p...", batch.real.to(o), o) for o in outputs]
+        return positions.sum((0, 1)), [torch.einsum("btp,bt...->p...", positions.to(o), o) for o in outputs]

@@ -92,9 +92,10 @@ def make_batch(examples: Sequence[Example], device: torch.device, pad: str = "le
 
 
 def _fill_rows(rows: Sequence[Sequence[int]]) -> Tensor:
-    """Return rows of tokens as a tensor; shorter ones are filled up with their first token."""
-    width = max(map(len, rows))
-    return torch.tensor([[*row, *[row[0]] * (width - len(row))] for row in rows])
+    """Return the distinct tokens of each row as a tensor; shorter rows are filled up with their first token."""
+    distinct = [list(dict.fromkeys(row)) for row in rows]
+    width = max(map(len, distinct))
+    return torch.tensor([row + row[:1] * (width - len(row)) for row in distinct])
 
 
 def span_indices(examples: Sequence[Example], batch: Batch) -> Tensor:

@@ -295,12 +295,12 @@ def _longest_prompt(config: Any) -> int:
 
 
 def _window(config: Any, layer: int) -> int | None:
-    """Return the sliding window of a layer, or None if it attends to all positions."""
-    window = getattr(config, "sliding_window", None)
-    if window is None or getattr(config, "use_sliding_window", True) is False:
-        return None
+    """Return the sliding window of a layer, or None if it attends to all positions.
+
+    Without `layer_types`, all layers have the window. Configs of Qwen have none unless `use_sliding_window` is True.
+    """
     kinds = getattr(config, "layer_types", None)
-    return window if kinds is None or kinds[layer] == "sliding_attention" else None
+    return getattr(config, "sliding_window", None) if kinds is None or kinds[layer] == "sliding_attention" else None
 
 
 _COMMON = frozenset(
@@ -308,14 +308,15 @@ _COMMON = frozenset(
     "rope_parameters attention_bias".split()
 )
 _LLAMA = _COMMON | frozenset("num_key_value_heads head_dim hidden_act rms_norm_eps mlp_bias".split())
+# transformers reads these for Qwen. Mistral and Phi-3 have one window for all layers, whatever `layer_types` says.
 _WINDOWS = frozenset({"sliding_window", "use_sliding_window", "layer_types"})
 _NEOX = _COMMON | frozenset("hidden_act layer_norm_eps use_parallel_residual partial_rotary_factor".split())
 _GEMMA = (
     _LLAMA
-    | _WINDOWS
+    | {"sliding_window", "layer_types"}
     | frozenset("hidden_activation query_pre_attn_scalar final_logit_softcapping attn_logit_softcapping".split())
 )
-_PHI3 = (_LLAMA | _WINDOWS | {"partial_rotary_factor", "original_max_position_embeddings"}) - {"mlp_bias"}
+_PHI3 = (_LLAMA | {"sliding_window", "partial_rotary_factor", "original_max_position_embeddings"}) - {"mlp_bias"}
 _OPT = (_COMMON - {"rope_parameters", "attention_bias", "intermediate_size"}) | frozenset(
     "ffn_dim enable_bias activation_function".split()
 )
@@ -339,7 +340,7 @@ FAMILIES: dict[str, Family] = {
     "gpt2": Family(_gpt2, _GPT2, _GPT2_DEMANDS),
     "gpt_neox": Family(_gpt_neox, _NEOX, _DECODER),
     "llama": Family(_llama, _LLAMA, _DECODER),
-    "mistral": Family(_llama, _LLAMA | _WINDOWS, _DECODER),
+    "mistral": Family(_llama, _LLAMA | {"sliding_window"}, _DECODER),
     "qwen2": Family(_llama, _LLAMA | _WINDOWS, _QWEN_DEMANDS),
     "qwen3": Family(_llama, _LLAMA | _WINDOWS, _QWEN_DEMANDS),
     "olmo2": Family(_llama, _LLAMA - {"mlp_bias"}, _DECODER),

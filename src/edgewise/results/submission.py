@@ -4,7 +4,8 @@ A folder has one of two layouts:
 importances   one json or pt with the score of every edge; MIB selects circuits by them
 circuits      nine json or pt, a circuit for each size; their scores are not used
 
-Scores and circuits may also be of nodes, or of neurons: then an edge counts as the share of its source's neurons.
+Scores and circuits may also be of nodes, or of neurons (in a pt): then an edge counts as the share of its source's
+neurons.
 
 File names don't matter: MIB sorts the nine circuits by their number of edges. Circuits for CMD and for CPR may lie in
 separate folders `abs-True` and `abs-False`, which contain the folders of tasks and models.
@@ -26,7 +27,7 @@ from ..core.circuit import Circuit
 from ..core.scores import EdgeScores
 from ..errors import InputError, unknown_name
 from ..evaluate import SIZES, size_to_edges
-from ..graph import BaseGraph, Graph
+from ..graph import BaseGraph, Graph, NeuronGraph
 from ..io.atomic import atomic_folder
 from ..io.formats import EAP_SUFFIXES, FORMATS, read_edge_file
 from ..io.reading import wrap_read_errors
@@ -101,7 +102,7 @@ def folder_name(task: str, model: str) -> str:
 def write_importances(folder: Path, task: str, model: str, scores: EdgeScores, suffix: str = ".pt") -> Path:
     """Write the folder of a task and model with one file of mean scores. Return that file."""
     target = folder / folder_name(task, model)
-    _check_graph(scores.graph, model, "the scores are")
+    _check_graph(scores.graph, model, suffix, "the scores are")
     with _new_folder(target, suffix) as draft:
         Circuit.empty(scores.graph).save(draft / f"importances{suffix}", scores.mean(), scores.provenance)
     return target / f"importances{suffix}"
@@ -113,7 +114,7 @@ def write_circuits(
     """Write the folder of a task and model with nine circuits, one per size. Return their files, smallest first."""
     target = folder / folder_name(task, model)
     for circuit in circuits:
-        _check_graph(circuit.graph, model, "a circuit is")
+        _check_graph(circuit.graph, model, suffix, "a circuit is")
     counts = [_count_edges(circuit) for circuit in circuits]
     problems = _size_problems([f"circuit {place}" for place in range(1, len(counts) + 1)], counts, MODELS[model])
     if problems:
@@ -189,7 +190,7 @@ def _check_folder(path: Path, name: str) -> FolderCheck:
     for file_path in paths:
         try:
             file = read_edge_file(file_path)
-            _check_graph(file.graph, model, f"{file_path} is")
+            _check_graph(file.graph, model, file_path.suffix, f"{file_path} is")
             if layout == "importances":
                 file.require_scores()
             if file.mask is None:
@@ -203,9 +204,15 @@ def _check_folder(path: Path, name: str) -> FolderCheck:
     return FolderCheck(name, task, model, layout, tuple(problems))
 
 
-def _check_graph(graph: BaseGraph, model: str, subject_and_verb: str) -> None:
+def _check_graph(graph: BaseGraph, model: str, suffix: str, subject_and_verb: str) -> None:
+    """Raise InputError if MIB would not read a graph from a file with this suffix as that of the model."""
     if graph.plain != MODELS[model]:
         raise InputError(f"{subject_and_verb} of {graph.plain}, but MIB's {model} has {MODELS[model]}")
+    if isinstance(graph, NeuronGraph) and suffix == ".json":
+        raise InputError(
+            f"{subject_and_verb} of neurons in a json, from which MIB reads the neurons of a layer's last head for all "
+            "its heads; use .pt"
+        )
 
 
 def _count_edges(circuit: Circuit) -> int:

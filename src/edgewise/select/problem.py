@@ -28,6 +28,8 @@ NUMBER = re.compile(r"\+?([0-9]{1,20}/[0-9]{1,20}|([0-9]{1,20}(\.[0-9]{0,40})?|\
 class SelectionProblem:
     """Choose at most `budget` edges that form a circuit, of the largest total value.
 
+    If the budget allows an edge, the best circuit has at least one, even if all values are negative.
+
     value        [edge] the signed score (for CPR) or the absolute score (for CMD)
     is_positive  [edge] the sign of the signed score, before any absolute value
     pnr          the least share of positive edges in the budget; None for no condition
