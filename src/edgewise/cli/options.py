@@ -39,7 +39,7 @@ from ..report.circuit_summary import OpenCircuit, open_circuit
 from ..results import is_result, read_result
 from ..runtime.store import NO_STORE, open_partial_store
 from ..score import SCORERS, Scorer
-from ..tasks import SPLITS, Task, has_splits, is_task_file, load_task, split_task
+from ..tasks import SPLITS, Task, group_by_prompt, has_splits, is_task_file, load_task, split_task
 from ..tasks.hub import parse_columns
 from ..tasks.known import KNOWN
 from ..tasks.metrics import METRICS, Metric, TaskMetric
@@ -55,7 +55,7 @@ PANELS = (
 )  # fmt: skip
 
 
-# A file without splits is split if it has at least this many distinct rows.
+# A file without splits is split if it has at least this many distinct rows that share no prompt.
 LEAST_SPLIT = 30
 # `--help` of a command with more options than this lists these first.
 MANY_OPTIONS = 25
@@ -311,7 +311,7 @@ class TaskOptions:
         if not is_task_file(self.task) or has_splits(Path(self.task)):
             return None
         whole = replace(self, examples=None).load(model, "train")
-        return whole if len(set(whole.examples)) >= LEAST_SPLIT else None
+        return whole if len(group_by_prompt(whole.examples)) >= LEAST_SPLIT else None
 
 
 @dataclass(frozen=True)
