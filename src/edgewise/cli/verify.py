@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ..core.circuit import Circuit, masks_digest
+from ..core.circuit import masks_digest
 from ..errors import InputError
 from ..evaluate.ablations import ABLATIONS
 from ..io.atomic import check_file, check_folder
@@ -21,16 +21,15 @@ from ..report.verification import (
     verdict_tables,
     write_verification,
 )
-from ..results import is_result, read_result
 from ..tasks import SPLITS, Task, has_splits, is_task_file
 from ..tasks.checks import warn_of_sample
 from ..tasks.known import KNOWN
 from ..tasks.metrics import METRICS
 from . import options
 from .console import explain, out, print_json, print_tables, say, show_forecast
-from .evaluate import complete_options
 from .options import option
 from .repeat import KEY, check_same, describe_examples, made_from, read_record, resume
+from .run_options import find_runs
 
 if TYPE_CHECKING:
     from ..models import Model
@@ -70,6 +69,7 @@ def command(
     overwrite: bool = options.OVERWRITE,
     dry_run: bool = options.DRY_RUN,
     json: bool = options.JSON,
+    given: options.Given,
 ) -> None:
     """Test whether a circuit is real, with a null hypothesis and a p-value for each test.
 
@@ -78,14 +78,16 @@ def command(
     examples? Independence: does the rest of the model still know the answer? Completeness: do circuit and model respond
     alike to knock-outs? Robustness: does it hold under other ablations, metrics and examples?
 
-    A circuit of a run is tested on the run's model and task, unless others are given. Use examples that the circuit was
-    not selected on. With --out, run the same command again to resume a stopped one.
+    A circuit of a run is tested as in the run (model, task, seed, metric, ablation and so on), unless another option is
+    given. Use examples that the circuit was not selected on. With --out, run the same command again to resume a stopped
+    one.
     """  # fmt: skip
     from ..verify import TESTS, VerifySettings, plan_verification, verify_circuit
 
     if not model.model and circuit.as_posix() in KNOWN:
         model = replace(model, model=circuit.as_posix())
-    model, task = complete_options([circuit], model, task)
+    runs = find_runs([circuit], given)
+    model, task, measured = runs.complete(model, task, measured)
     is_made = not overwrite and out_folder is not None and (out_folder / RECORD).is_file()
     if out_folder is not None:
         check_folder(out_folder, overwrite or is_made, FILE_PATTERN)
@@ -101,10 +103,12 @@ def command(
     plan = plan_verification(opened.circuit, settings, test_names)
     with machine.session(out_folder, dry_run) as session:
         loaded = model.load()
-        _check_model(circuit, opened.circuit, loaded)
+        options.check_model(circuit, opened.circuit, loaded)
+        runs.check_weights(loaded)
         examples = task.load_part(loaded, split)
         others = _load_others(loaded, task, split) if "robustness" in test_names else {}
         warn_of_sample(examples)
+        runs.warn_of_other_prompts(examples)
         work = list_work(plan, examples, measured.build_forecast_settings(batch_size, memory), others, test_names)
         if show_forecast(loaded, work, session, dry_run, json, is_made):
             return
@@ -129,13 +133,6 @@ def command(
             smaller = plan.circuit.without(record["superfluous"]).prune()
             smaller.save(minimal, opened.score, {"made_by": "edgewise verify", "circuit": str(circuit)})
     print_json(record) if json else show_verification(record, out_folder, minimal)
-
-
-def _check_model(path: Path, circuit: Circuit, model: Model) -> None:
-    """Raise InputError if a circuit is one of another model, or of other weights."""
-    options.check_model(path, circuit, model)
-    if is_result(path) and (run := read_result(path).run).weights != model.content:
-        raise InputError(f"{path} was made with model {run.model!r}, not with {model.name!r}; give --model {run.model}")
 
 
 def list_work(
