@@ -476,7 +476,7 @@ def test_circuits_of_several_sizes_are_written_as_one_folder(edgewise, tmp_path)
 def test_tasks_too_small_or_not_split_are_named(edgewise, tmp_path):
     same = write(tmp_path / "same.jsonl", [GOOD | {"split": split} for split in ("train", "train", "test")])
     code, _, err = edgewise("run", "--task", same, "--stability", 0, "--out", tmp_path / "a", "--json")
-    assert code == 0 and "1 of the 1 evaluated examples" in err and "few examples (1)" in err
+    assert code == 0 and "1 of the 1 evaluated prompts" in err and "few examples (1)" in err
     single = write(tmp_path / "single.jsonl", [GOOD])
     assert "needs at least 2" in refused(edgewise, "run", "--task", single, "--out", tmp_path / "b")
     some = write(tmp_path / "some.jsonl", [GOOD | {"split": "train"}, GOOD])

@@ -129,6 +129,9 @@ def test_data_frames(run, scores):
     assert tuple(named) == circuit.edges
     np.testing.assert_array_equal(frame["score"], run.mean_scores[circuit.mask])
     assert list(circuit.to_frame()) == ["edge", "source", "destination", "input"]
+    for use in (circuit.to_frame, lambda score: circuit.save("circuit.json", score)):
+        with pytest.raises(InputError, match=r"not EdgeScores; EdgeScores have one as `.mean\(\)`"):
+            use(scores)
     with pytest.raises(InputError, match=r"score has shape \(3,\)"):
         circuit.to_frame(np.zeros(3))
     of_scores = scores.to_frame()

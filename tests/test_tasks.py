@@ -10,6 +10,7 @@ from itertools import combinations, islice
 from pathlib import Path
 from types import MappingProxyType
 
+import numpy as np
 import pytest
 import torch
 from commands import GOOD, as_tokens, write
@@ -27,7 +28,18 @@ from edgewise import (
     make_task,
 )
 from edgewise.recipes.run_info import decode_prompts
-from edgewise.tasks import DATA_SETS, DESCRIPTIONS, GENERATORS, METRICS, SPLITS, Example, Readout, TaskMetric
+from edgewise.tasks import (
+    DATA_SETS,
+    DESCRIPTIONS,
+    GENERATORS,
+    METRICS,
+    SPLITS,
+    Example,
+    Readout,
+    Task,
+    TaskMetric,
+    split_task,
+)
 from edgewise.tasks.files import read_task
 from edgewise.tasks.greater_than import usable_endings
 from edgewise.tasks.ioi import usable_names
@@ -554,3 +566,22 @@ def test_a_tokenizer_that_knows_no_letters_has_no_names():
 
     with pytest.raises(InputError, match="at least 6 names"):
         usable_names(digits_only)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_splits_of_a_file_share_no_prompt(seed):
+    """Prompts come back: with another corrupted prompt, and in the other direction. Copies are left out."""
+    random = np.random.default_rng(seed)
+    pairs = [pair for pair in random.integers(0, 60, (60, 2)).tolist() if pair[0] != pair[1]]
+    pairs += [pair[::-1] for pair in pairs[::4]]
+    rows = [Example((1, clean), (1, other), 2, 3) for clean, other in pairs]
+    whole = Task("t", "all", (*rows, *rows[:5]))
+    parts = [split_task(whole, split, seed) for split in SPLITS]
+    assert sorted(repr(example) for part in parts for example in part.examples) == sorted(map(repr, set(rows)))
+    for part, other in combinations(parts, 2):
+        assert not any(map(part.has_prompt_of, other.examples))
+
+
+def test_a_corrupted_prompt_that_all_rows_share_does_not_keep_them_together():
+    whole = Task("t", "all", tuple(Example((1, i), (1, 99), 2, 3) for i in range(30)))
+    assert [len(split_task(whole, split)) for split in SPLITS] == [10, 10, 10]

@@ -103,9 +103,18 @@ def test_overlapping_repeated_and_few_examples_are_warned_of(model):
     (few, copies, overlap) = messages(lambda: discover(model, train, repeated, *FAST, attention=0))
     assert "few examples (5)" in few and "use 10 or more" in few
     assert copies == "1 of the 5 examples are copies of others; intervals are too narrow"
-    assert overlap.startswith("2 of the 5 evaluated examples are also scored") and "splits" in overlap
+    assert overlap.startswith("2 of the 5 evaluated prompts are also scored") and "splits" in overlap
     (same,) = messages(lambda: discover(model, train, train, *FAST, attention=0))
-    assert same.startswith("12 of the 12 evaluated examples are also scored")
+    assert same.startswith("12 of the 12 evaluated prompts are also scored")
+    swapped = replace(
+        train,
+        examples=tuple(
+            replace(e, clean=e.corrupted, corrupted=e.clean, correct=e.incorrect, incorrect=e.correct, text=None)
+            for e in train.examples
+        ),
+    )
+    (reverse,) = messages(lambda: discover(model, train, swapped, *FAST, attention=0))
+    assert reverse.startswith("12 of the 12 evaluated prompts are also scored")
     (chose,) = messages(lambda: discover(model, train, test, *FAST, attention=0, validation=test))
     assert "also used to choose recipes" in chose
 
@@ -181,7 +190,7 @@ def test_the_command_prints_each_warning_once(edgewise, tmp_path):
     code, _, err = edgewise(*words)
     lines = [line for line in err.splitlines() if line.startswith("warning: ")]
     assert code == 0 and len(lines) == len(set(lines))
-    for part in ("end in a space", "6 of the 6 evaluated examples are also scored", "few examples (6)"):
+    for part in ("end in a space", "6 of the 6 evaluated prompts are also scored", "few examples (6)"):
         assert sum(part in line for line in lines) == 1, (part, err)
 
 

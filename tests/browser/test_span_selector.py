@@ -9,7 +9,8 @@ import pytest
 from playwright.sync_api import expect
 
 from edgewise import Graph
-from edgewise.graph import SpanGraph
+from edgewise.graph import NodeGraph, SpanGraph
+from edgewise.report.viewer.view import plain_view
 
 from .sample_views import LENGTH, mask_of, number, ranked, sample_view
 
@@ -30,6 +31,14 @@ def view():
 @pytest.fixture
 def page(open_page, write_page, view):
     return open_page(write_page(view)).size(SIZE)
+
+
+def test_sizes_are_shares_of_what_circuits_consist_of(page, open_page, write_page):
+    expect(page.page.locator("#curve-plot")).to_contain_text("share of pairs asked for")
+    nodes = plain_view(sample_view(NodeGraph(Graph(3, 2, 16))))
+    page = open_page(write_page(nodes)).size(SIZE)
+    expect(page.page.locator("#curve-plot")).to_contain_text("share of nodes asked for")
+    expect(page.page.locator("[data-said=size]").first).to_contain_text("% of the nodes · ")
 
 
 def test_a_span_can_be_shown_alone(page, view):

@@ -71,13 +71,16 @@ def load_command(name: str) -> Any:
     function = import_module(f"{__name__}.{name.replace('-', '_')}").command
     parameters, call = options.expand(function)
 
-    def command(quiet: bool, verbose: bool, **values: Any) -> None:
+    def command(context: typer.Context, quiet: bool, verbose: bool, **values: Any) -> None:
+        sources = {option: context.get_parameter_source(option) for option in values}
+        given = frozenset(option for option, source in sources.items() if source and source.name == "COMMANDLINE")
         with verbosity(quiet, verbose), print_log():
             show_versions()
-            call(values)
+            call(values, given)
 
     for option, default in (("quiet", options.QUIET), ("verbose", options.VERBOSE)):
         parameters.append(Parameter(option, Parameter.KEYWORD_ONLY, default=default, annotation=bool))
+    parameters.append(Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context))
     # typer reads both.
     command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

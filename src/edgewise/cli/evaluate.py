@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +14,16 @@ from ..evaluate.faithfulness import Faithfulness
 from ..evaluate.intervals import CONFIDENCE, faithfulness_intervals
 from ..graph import Graph, SpanGraph
 from ..io.formats import read_edge_file
-from ..models import DEMO
 from ..recipes.run_info import ModelAccuracy, warn_of_failure
 from ..report.circuit_summary import list_circuits
 from ..report.formatting import format_interval, format_number
 from ..report.tables import INTERVAL, number_tables
-from ..results import is_result, read_result
 from ..tasks.checks import warn_of_sample
 from . import options
-from .console import note, out, print_json, print_tables, say, show_forecast
+from .console import out, print_json, print_tables, say, show_forecast
 from .options import option
 from .repeat import JsonOptions, describe_examples, made_from, resume
+from .run_options import find_runs
 from .show import weighted_edges
 
 if TYPE_CHECKING:
@@ -49,16 +47,19 @@ def command(
     batch_size: int | None = options.BATCH_SIZE,
     per_example: bool = option(False, "Output", "With --json or --out: include the metric of every example."),
     output: JsonOptions,
+    given: options.Given,
 ) -> None:
     """Run circuits on a task: edges outside a circuit carry the corrupted (or zero, or mean) activation.
 
-    Circuits of a run are evaluated on the run's model and task, unless others are given. Faithfulness is printed with
-    its interval over resamples of the examples. With --out, run the same command again to resume a stopped one.
+    Circuits of a run are evaluated as in the run (model, task, seed, metric, ablation and so on), unless another option
+    is given. Faithfulness is printed with its interval over resamples of the examples. With --out, run the same command
+    again to resume a stopped one.
     """
     from ..evaluate.run_circuits import check_graph, evaluate_circuits
     from ..recipes.forecast import EvaluateWork
 
-    model, task = complete_options(circuits, model, task)
+    runs = find_runs(circuits, given)
+    model, task, evaluation = runs.complete(model, task, evaluation)
     output.check([*circuits, model.model, task.task], per_example)
     if (file := output.out_file) is not None and file.suffix.lower() not in ("", ".json"):
         raise InputError(f"the result is written as JSON, but {file} ends in {file.suffix}; use .json")
@@ -68,6 +69,8 @@ def command(
     files = {path: _load(path, level) for path in paths if str(path) not in NAMED_CIRCUITS}
     with machine.session(output.out_file, output.dry_run) as session:
         loaded = model.load()
+        if "model" not in given:
+            runs.check_weights(loaded)
         for path, circuit in files.items():
             options.check_model(path, circuit, loaded)
         opened = [files[path] if path in files else NAMED_CIRCUITS[str(path)](loaded.graph) for path in paths]
@@ -77,6 +80,7 @@ def command(
         has_spans = any(isinstance(circuit.graph, SpanGraph) for circuit in opened)
         metric = metric.for_task(examples)
         warn_of_sample(examples)
+        runs.warn_of_other_prompts(examples)
         work = [EvaluateWork(examples, evaluation.build_forecast_settings(batch_size, memory), tuple(opened))]
         if show_forecast(loaded, work, session, output.dry_run, output.json, output.is_made):
             return
@@ -97,50 +101,6 @@ def command(
             about = {"model": model.model, "task": task.task, "split": examples.split, "examples": len(examples)}
             record = output.write(about | _record(paths, opened, ran, definition, per_example), inputs)
     print_json(record) if output.json else _show(record, definition)
-
-
-def complete_options(
-    circuits: Sequence[Path], model: options.RunModelOptions, task: options.RunTaskOptions
-) -> tuple[options.RunModelOptions, options.RunTaskOptions]:
-    """Return the options with the model and the task of the circuits' run in place of those that were left out."""
-    if model.model and task.task:
-        return model, task
-    folders = [path if path.is_dir() else path.parent for path in circuits]
-    folders = [folder.parent if folder.name == "circuits" else folder for folder in folders]
-    runs = [read_result(folder).run for folder in dict.fromkeys(folders) if is_result(folder)]
-    taken = {}
-    if not model.model and runs:
-        taken["model"] = _common("model", [run.model for run in runs])
-    if not task.task and runs:
-        # The run's record has a task file's stem; what the command was called with has its path.
-        taken["task"] = _common("task", [str(run.made_from.get("task", run.task)) for run in runs])
-        records = [run.made_from for run in runs]  # from files that may have been changed
-        prompts = {(r.get("chat") is True, "token" if r.get("spans") == "token" else None) for r in records}
-        if len(prompts) > 1:
-            raise InputError(
-                "the circuits are from runs with different --chat or --spans; give --task, and these options"
-            )
-        ((chat, spans),) = prompts
-        task = replace(task, chat=task.chat or chat, spans=task.spans or spans)
-    if taken:
-        words = [f"--{kind} {name}" for kind, name in taken.items()]
-        if "task" in taken:
-            words += ["--chat"] * task.chat + ([] if task.spans is None else [f"--spans {task.spans}"])
-        note(f"{' '.join(words)}, as in the run of the circuits")
-    model_name = model.model or taken.get("model", DEMO)
-    task_name = task.task or taken.get("task", "")
-    if not task_name:
-        task_name = options.default_task(model_name)
-        note(f"no --task was given, so circuits are evaluated on {task_name}")
-    return replace(model, model=model_name), replace(task, task=task_name)
-
-
-def _common(kind: str, names: Sequence[str]) -> str:
-    """Return the name that all runs have."""
-    distinct = list(dict.fromkeys(names))
-    if len(distinct) > 1:
-        raise InputError(f"the circuits are from runs of several {kind}s ({', '.join(distinct)}); give --{kind}")
-    return distinct[0]
 
 
 def _load(path: Path, level: str | None) -> Circuit:

@@ -18,6 +18,7 @@ from . import options
 from .console import explain, out, print_json, print_tables, say, show_forecast
 from .options import option
 from .repeat import JsonOptions, describe_examples, made_from, resume
+from .run_options import find_runs
 
 if TYPE_CHECKING:
     from ..verify import KnockOuts
@@ -30,8 +31,8 @@ def command(
     names: list[str] | None = typer.Argument(
         None, help='Nodes such as a9.h9, m0 or input, and edges such as "m0->a5.h5<q>"; all are cut at once.'
     ),
-    model: options.ModelOptions,
-    task: options.TaskOptions,
+    model: options.RunModelOptions,
+    task: options.RunTaskOptions,
     machine: options.MachineOptions,
     each: bool = option(False, "Circuit", "Cut one at a time: the named ones, the edges of --circuit, or all nodes."),
     circuit: Path | None = option(None, "Circuit", "With --each: a circuit or result folder whose edges are cut."),
@@ -41,21 +42,25 @@ def command(
     top: int = option(20, "Output", "Number of knock-outs to list, from the largest effect.", min=1),
     per_example: bool = option(False, "Output", "With --json or --out: include the effect on every example."),
     output: JsonOptions,
+    given: options.Given,
 ) -> None:
     """Cut nodes and edges from the model, and measure how far the metric falls.
 
     A cut edge carries the corrupted (or zero, or mean) activation. Cutting a node cuts all edges out of it. The effect
     is the metric of the model minus that of the model without what is cut, with its interval over resamples of the
-    examples. With --out, run the same command again to resume a stopped one.
+    examples. The edges of a run's circuit are cut as in the run (model, task, seed, metric, ablation and so on), unless
+    another option is given. With --out, run the same command again to resume a stopped one.
     """
     from ..recipes.forecast import EvaluateWork
     from ..verify.knock_outs import knock_out, knock_out_each
 
-    output.check([model.model, task.task, circuit], per_example)
     if not names and not each:
         raise InputError("nothing is to be cut; give nodes or edges, or --each to cut one node at a time")
     if circuit is not None and (names or not each):
         raise InputError("--circuit says which edges --each cuts; give --each --circuit CIRCUIT, and no names")
+    runs = find_runs([] if circuit is None else [circuit], given)
+    model, task, measured = runs.complete(model, task, measured)
+    output.check([model.model, task.task, circuit], per_example)
     metric, ablation, memory = measured.build_metric(), measured.build_ablation(), machine.memory_bytes
     opened = None if circuit is None else open_circuit(circuit).circuit
     if circuit is not None and opened is not None:
@@ -64,6 +69,8 @@ def command(
         loaded = model.load()
         if circuit is not None and opened is not None:
             options.check_model(circuit, opened, loaded)
+            if "model" not in given:
+                runs.check_weights(loaded)
             if not opened.n_edges:
                 raise InputError(f"{circuit} has no edges to cut")
         sets = [tuple(names or ())]
@@ -73,6 +80,7 @@ def command(
         circuits = tuple(Circuit.full(loaded.graph).without(cut) for cut in sets)
         examples = task.load_part(loaded, split)
         warn_of_sample(examples)
+        runs.warn_of_other_prompts(examples)
         work = [EvaluateWork(examples, measured.build_forecast_settings(batch_size, memory), circuits)]
         if show_forecast(loaded, work, session, output.dry_run, output.json, output.is_made):
             return

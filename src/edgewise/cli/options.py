@@ -39,13 +39,16 @@ from ..report.circuit_summary import OpenCircuit, open_circuit
 from ..results import is_result, read_result
 from ..runtime.store import NO_STORE, open_partial_store
 from ..score import SCORERS, Scorer
-from ..tasks import SPLITS, Task, has_splits, is_task_file, load_task, split_task
+from ..tasks import SPLITS, Task, group_by_prompt, has_splits, is_task_file, load_task, split_task
 from ..tasks.hub import parse_columns
 from ..tasks.known import KNOWN
 from ..tasks.metrics import METRICS, Metric, TaskMetric
 from .console import detail, note, redirect_prints, status, watch_ray
 
 Number = TypeVar("Number", int, float)
+# A command with a parameter `given` of this type gets the names of the options that it was called with.
+Given = frozenset[str]
+GIVEN = "given"
 AUTO = "auto"
 # The order of the groups in `--help`.
 COMMON_PANEL = "Common options"
@@ -55,7 +58,7 @@ PANELS = (
 )  # fmt: skip
 
 
-# A file without splits is split if it has at least this many distinct rows.
+# A file without splits is split if it has at least this many distinct rows that share no prompt.
 LEAST_SPLIT = 30
 # `--help` of a command with more options than this lists these first.
 MANY_OPTIONS = 25
@@ -71,9 +74,9 @@ def option(default: Any, panel: str, help: str, *names: str, choices: Iterable[s
     return info
 
 
-def expand(command: Callable[..., None]) -> tuple[list[Parameter], Callable[[dict[str, Any]], None]]:
+def expand(command: Callable[..., None]) -> tuple[list[Parameter], Callable[[dict[str, Any], Given], None]]:
     """Return the parameters of a command, with the fields of its option groups in place of the groups, and a function
-    that calls the command with their values."""
+    that calls the command with their values and the names of those that were given."""
     groups: dict[str, Any] = {}
     expanded: list[Parameter] = []
     hints = get_type_hints(command)
@@ -82,10 +85,10 @@ def expand(command: Callable[..., None]) -> tuple[list[Parameter], Callable[[dic
         if is_dataclass(kind):
             groups[parameter.name], kinds = kind, get_type_hints(kind)
             expanded += [_typer_parameter(field.name, field.default, kinds[field.name]) for field in fields(kind)]
-        else:
+        elif parameter.name != GIVEN:
             expanded.append(_typer_parameter(parameter.name, parameter.default, kind))
 
-    def call(values: dict[str, Any]) -> None:
+    def call(values: dict[str, Any], given: Given) -> None:
         values = {name: _plain_value(value) for name, value in values.items()}
         if values.get("task") == AUTO:
             values["task"] = default_task(values["model"])
@@ -93,7 +96,8 @@ def expand(command: Callable[..., None]) -> tuple[list[Parameter], Callable[[dic
             name: group(**{field.name: values.pop(field.name) for field in fields(group)})
             for name, group in groups.items()
         }
-        command(**values, **built)
+        more = {GIVEN: given} if GIVEN in hints else {}
+        command(**values, **built, **more)
 
     if len(expanded) > MANY_OPTIONS:
         for index, parameter in enumerate(expanded):
@@ -314,7 +318,7 @@ class TaskOptions:
         if not is_task_file(self.task) or has_splits(Path(self.task)):
             return None
         whole = replace(self, examples=None).load(model, "train")
-        return whole if len(set(whole.examples)) >= LEAST_SPLIT else None
+        return whole if len(group_by_prompt(whole.examples)) >= LEAST_SPLIT else None
 
 
 @dataclass(frozen=True)

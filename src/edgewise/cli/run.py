@@ -126,7 +126,7 @@ def command(
             tuned_among=None if candidates is None else [(m, r) for m, listed in candidates.items() for r in listed],
             eap_ig_json=eap_ig_json, custom=custom_digests([settings.scorer]) or None,
             positions=[train.span_digest, test.span_digest] if common.positions else None,
-            chat=task.chat or None, spans=task.spans,
+            chat=task.chat or None, spans=task.spans, skip_bad=task.skip_bad or None, columns=task.columns,
             verify=verify,  # by default, whether the circuit is tested depends on nothing but the other inputs
         )  # fmt: skip
         if is_made and not dry_run:

@@ -21,16 +21,15 @@ from ..report.verification import (
     verdict_tables,
     write_verification,
 )
-from ..results import is_result, read_result
 from ..tasks import SPLITS, Task, has_splits, is_task_file
 from ..tasks.checks import warn_of_sample
 from ..tasks.known import KNOWN
 from ..tasks.metrics import METRICS
 from . import options
 from .console import explain, out, print_json, print_tables, say, show_forecast
-from .evaluate import complete_options
 from .options import option
 from .repeat import KEY, check_same, describe_examples, made_from, read_record, resume
+from .run_options import find_runs
 
 if TYPE_CHECKING:
     from ..recipes.forecast import Work
@@ -69,6 +68,7 @@ def command(
     overwrite: bool = options.OVERWRITE,
     dry_run: bool = options.DRY_RUN,
     json: bool = options.JSON,
+    given: options.Given,
 ) -> None:
     """Test whether a circuit is real, with a null hypothesis and a p-value for each test.
 
@@ -77,14 +77,16 @@ def command(
     examples? Independence: does the rest of the model still know the answer? Completeness: do circuit and model respond
     alike to knock-outs? Robustness: does it hold under other ablations, metrics and examples?
 
-    A circuit of a run is tested on the run's model and task, unless others are given. Use examples that the circuit was
-    not selected on. With --out, run the same command again to resume a stopped one.
+    A circuit of a run is tested as in the run (model, task, seed, metric, ablation and so on), unless another option is
+    given. Use examples that the circuit was not selected on. With --out, run the same command again to resume a stopped
+    one.
     """  # fmt: skip
     from ..verify import TESTS, VerifySettings, plan_verification, verify_circuit
 
     if not model.model and circuit.as_posix() in KNOWN:
         model = replace(model, model=circuit.as_posix())
-    model, task = complete_options([circuit], model, task)
+    runs = find_runs([circuit], given)
+    model, task, measured = runs.complete(model, task, measured)
     is_made = not overwrite and out_folder is not None and (out_folder / RECORD).is_file()
     if out_folder is not None:
         check_folder(out_folder, overwrite or is_made, FILE_PATTERN)
@@ -101,9 +103,7 @@ def command(
     with machine.session(out_folder, dry_run) as session:
         loaded = model.load()
         options.check_model(circuit, opened.circuit, loaded)
-        if is_result(circuit) and (run := read_result(circuit).run).weights != loaded.content:
-            made_with = f"made with model {run.model!r}, not with {loaded.name!r}"
-            raise InputError(f"{circuit} was {made_with}; give --model {run.model}")
+        runs.check_weights(loaded)
         examples = task.load_part(loaded, split)
         others: dict[str, Task] = {}
         if "robustness" in test_names:  # the other splits, as far as the task has them
@@ -111,6 +111,7 @@ def command(
             names = [name for name in SPLITS if name != split and (file is None or has_splits(file, name))]
             others = {name: task.load(loaded, name) for name in names}
         warn_of_sample(examples)
+        runs.warn_of_other_prompts(examples)
         work = list_work(plan, examples, measured.build_forecast_settings(batch_size, memory), others, test_names)
         if show_forecast(loaded, work, session, dry_run, json, is_made):
             return

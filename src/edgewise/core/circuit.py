@@ -72,7 +72,7 @@ class Circuit:
         about
             Plain data that says how the circuit was made.
         """
-        scores = np.zeros(self.graph.n_edges) if score is None else np.asarray(score, np.float64)
+        scores = np.zeros(self.graph.n_edges) if score is None else self._check_score(score)
         write_edge_file(Path(path), self.graph, self.mask, scores, about or {})
 
     @property
@@ -98,11 +98,21 @@ class Circuit:
         edges = np.flatnonzero(self.mask)
         columns = edge_columns(self.graph, edges.tolist())
         if score is not None:
-            values = np.asarray(score, np.float64)
-            if values.shape != self.mask.shape:
-                raise InputError(f"score has shape {values.shape}, but the graph has {self.graph.n_edges} edges")
-            columns["score"] = values[edges].tolist()
+            columns["score"] = self._check_score(score)[edges].tolist()
         return data_frame(columns)
+
+    def _check_score(self, score: ArrayLike) -> NDArray[np.float64]:
+        """Return [edge] scores as an array. Raise InputError if there isn't one number per edge."""
+        try:
+            values = np.asarray(score, np.float64)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"score must be an array of one number per edge, not {type(score).__name__}; EdgeScores have one as "
+                "`.mean()`, a discovery as `.mean_scores`"
+            ) from None
+        if values.shape != self.mask.shape:
+            raise InputError(f"score has shape {values.shape}, but the graph has {self.graph.n_edges} edges")
+        return values
 
     @property
     def node_mask(self) -> NDArray[np.bool_]:

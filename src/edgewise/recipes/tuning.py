@@ -52,9 +52,9 @@ def tuning_recipes(bootstrap: Bootstrap, time_limit: float | None = None) -> Rec
 
 
 def tuning_task(train: Task, validation: Task, test: Task) -> Task:
-    """Return the examples of train and validation, each once, without those that are also in test."""
-    tested = set(test.examples)
-    examples = tuple(e for e in dict.fromkeys((*train.examples, *validation.examples)) if e not in tested)
+    """Return the examples of train and validation, each once, without those that share a prompt with test."""
+    distinct = dict.fromkeys((*train.examples, *validation.examples))
+    examples = tuple(example for example in distinct if not test.has_prompt_of(example))
     if len(examples) < 2 * FOLDS:
         raise InputError(
             f"task {train.name!r} has {len(examples)} examples of train and validation that aren't also test's, but "

@@ -170,7 +170,7 @@ def _meanings(measures: Iterable[Measure], faithfulness: str) -> list[str]:
     definition = f" ({faithfulness})" if faithfulness else ""
     return [
         f"Faithfulness{definition} says how closely a circuit behaves like the model. By circuit size it is a curve, "
-        "over a linear axis of the share of edges:",
+        "over a linear axis:",
         "",
         *(f"- {m.name}, the {m.full_name}: {m.meaning}; {m.improves}" for m in measures),
     ]

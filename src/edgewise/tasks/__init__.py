@@ -7,6 +7,7 @@ from .load import (
     GENERATORS,
     SPLITS,
     check_task,
+    group_by_prompt,
     is_task_file,
     load_task,
     load_unsplit,

@@ -95,12 +95,11 @@ def warn_of_sample(task: Task) -> None:
 
 
 def warn_of_overlap(task: Task, evaluated: Task, purpose: str) -> None:
-    """Warn if evaluated examples were also used for a purpose: `scored` or `used to choose recipes`."""
-    known = {example.tokens for example in task.examples}
-    n_shared = sum(example.tokens in known for example in evaluated.examples)
+    """Warn if evaluated prompts were also used for a purpose: `scored` or `used to choose recipes`."""
+    n_shared = sum(map(task.has_prompt_of, evaluated.examples))
     if n_shared:
         warn(
-            f"{n_shared:,} of the {len(evaluated):,} evaluated examples are also {purpose}, so results look better "
+            f"{n_shared:,} of the {len(evaluated):,} evaluated prompts are also {purpose}, so results look better "
             "than they are; give splits that differ (a task file needs a `split` column)"
         )
 

@@ -20,7 +20,7 @@ from .files import SUFFIXES, NumberedRows, name_columns, read_task, task_of_rows
 from .hub import PREFIX, read_hub
 from .known import KNOWN, KNOWN_DESCRIPTIONS
 from .mib import DATA_SETS, EXTRA, read_data_set
-from .task import PromptPair, Task, TokenReader
+from .task import Example, PromptPair, Task, TokenReader
 from .tokens import has_offsets, tokenize, warn_of_joined_words
 
 if TYPE_CHECKING:
@@ -234,15 +234,44 @@ def load_unsplit(name: str, model: TokenReader, split: str, examples: int | None
 
 
 def split_task(whole: Task, split: str, seed: int = 0) -> Task:
-    """Return one split of a task without splits: a third of its distinct examples, drawn with the seed."""
-    distinct = tuple(dict.fromkeys(whole.examples))
-    if len(distinct) < len(SPLITS):
+    """Return one split of a task without splits: a third of its distinct examples, drawn with the seed.
+
+    Examples that share a prompt belong to the same split.
+    """
+    groups = group_by_prompt(whole.examples)
+    if len(groups) < len(SPLITS):
         raise InputError(
-            f"{whole.name} has {len(distinct)} distinct rows, which can't be split into {', '.join(SPLITS)}; give "
-            "it more"
+            f"{whole.name} has {len(groups)} distinct rows that share no prompt, which can't be split into "
+            f"{', '.join(SPLITS)}; give it more"
         )
-    order = np.random.default_rng(seed).permutation(len(distinct))[SPLITS.index(split) :: len(SPLITS)]
-    return replace(whole, split=split, examples=tuple(distinct[row] for row in sorted(order)))
+    order = np.random.default_rng(seed).permutation(len(groups))[SPLITS.index(split) :: len(SPLITS)]
+    chosen = {example for group in order for example in groups[group]}
+    examples = tuple(example for example in dict.fromkeys(whole.examples) if example in chosen)
+    return replace(whole, split=split, examples=examples)
+
+
+def group_by_prompt(examples: Iterable[Example]) -> list[list[Example]]:
+    """Return the distinct examples in groups that share no prompt, in the order of their first example.
+
+    Examples share a prompt if they have the same clean one, or the same pair in the other direction. A corrupted prompt
+    alone does not connect examples: it may be the same for all, or the clean prompt of any other.
+    """
+    distinct = dict.fromkeys(examples)
+    pairs = {(example.clean, example.corrupted) for example in distinct}
+    first = {example.clean: example.clean for example in distinct}  # a clean prompt -> itself, or another of its group
+
+    def find(prompt: tuple[int, ...]) -> tuple[int, ...]:
+        while first[prompt] != prompt:
+            prompt = first[prompt]
+        return prompt
+
+    for clean, corrupted in pairs:
+        if (corrupted, clean) in pairs:
+            first[find(corrupted)] = find(clean)
+    groups: dict[tuple[int, ...], list[Example]] = {}
+    for example in distinct:
+        groups.setdefault(find(example.clean), []).append(example)
+    return list(groups.values())
 
 
 def is_task_file(name: str) -> bool:

@@ -263,6 +263,18 @@ class Task:
         """A hash of the tokens of all examples, in their order. Spans have no part in it: see `span_digest`."""
         return hashlib.sha256(repr([example.tokens for example in self.examples]).encode()).hexdigest()
 
+    def has_prompt_of(self, example: Example) -> bool:
+        """Whether the task has an example's clean prompt, or its pair in the other direction."""
+        return example.clean in self._clean_prompts or (example.corrupted, example.clean) in self._pairs
+
+    @cached_property
+    def _clean_prompts(self) -> set[tuple[int, ...]]:
+        return {example.clean for example in self.examples}
+
+    @cached_property
+    def _pairs(self) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
+        return {(example.clean, example.corrupted) for example in self.examples}
+
     @cached_property
     def span_digest(self) -> str:
         """A hash of the names and positions of the spans of all examples, for results that depend on them."""

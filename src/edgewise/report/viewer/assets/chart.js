@@ -30,7 +30,8 @@ export function drawChart(svg, view, state, width) {
   svg.setAttribute("width", width);
   svg.setAttribute("height", place.height);
   svg.replaceChildren(
-    clipOf(place), axes(place, ratio ? "" : "nothing"), behind, lines(place, rows, shown, paths, state.linear),
+    clipOf(place), axes(place, ratio ? "" : "nothing", view.sizeUnit), behind,
+    lines(place, rows, shown, paths, state.linear),
     ...(shown.reached === null ? [] : [goalMark(place, shown)]), now, named);
 
   return {
@@ -94,7 +95,7 @@ function clipOf({ left, right, top, bottom }) {
   return draw("clipPath", { id: "curve-clip" }, draw("rect", box));
 }
 
-function axes({ x, y, left, right, bottom, width, height, across, up }, zero) {
+function axes({ x, y, left, right, bottom, width, height, across, up }, zero, unit) {
   const kinds = { 0: "nothing", 1: "model" };
   const parts = up.flatMap((tick) => [
     draw("line", { x1: left, x2: right, y1: y(tick), y2: y(tick), class: kinds[tick] ?? "grid" }),
@@ -108,7 +109,7 @@ function axes({ x, y, left, right, bottom, width, height, across, up }, zero) {
   return draw("g", { class: "axes" }, ...parts,
     label(left + 4, y(1) - 5, "the model", "start", "axis"),
     label(right - 2, y(0) - 4, zero, "end", "axis"),
-    label((left + right) / 2, height - 4, "share of edges asked for", "middle", "axis"));
+    label((left + right) / 2, height - 4, `share of ${unit}s asked for`, "middle", "axis"));
 }
 
 function lines(place, rows, shown, paths, linear) {

@@ -16,7 +16,7 @@ const AXES = {
 export function curvePanel(element, view, update) {
   let state = null;
   let chart = null;
-  const words = "Faithfulness against the share of edges asked for";
+  const words = `Faithfulness against the share of ${view.sizeUnit}s asked for`;
   const svg = draw("svg", { id: "curve-plot", role: "img", "aria-label": words });
   const axes = Object.entries(AXES).map(([name, title]) =>
     button(name, () => update({ linear: name === "linear" }), { "data-axis": name, title }));
@@ -94,7 +94,7 @@ function sentences(row, place, kind, brief) {
   const parts = [
     el("p", { class: "who", title: row.parameters },
       el("i", { class: `swatch ${SWATCHES[kind]}` }), el("b", {}, row.label)),
-    line("size", value(percent(size.share)), ` · ${kept}`),
+    line("size", value(percent(size.share)), `${row.sizeUnit === row.unit ? "" : ` of the ${row.sizeUnit}s`} · ${kept}`),
   ];
   if (size.faithfulness === null) parts.push(line("faithfulness", "Not evaluated, so there is no curve."));
   else parts.push(line("faithfulness", "faithfulness ", value(between(size.faithfulness, size.low, size.high, fixed))));

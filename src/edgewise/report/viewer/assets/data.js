@@ -39,9 +39,12 @@ export function decode(about, bytes) {
   }
   const runs = about.runs.map((run, at) => runOf(run, `run${at}`, array));
   const labels = labelsOf(about);
+  // Circuits of nodes and neurons are drawn as edges, but their sizes are shares of nodes or neurons.
+  const sizeUnit = about.unit === "edge" ? graph.unit : plain(about.unit);
   return {
     about: { ...about, title: plain(about.title) }, graph, n, source, destination, head, letter, runs,
-    rows: about.rows.map((row, at) => ({ ...rowOf(row, at, labels[at], array, runs), unit: graph.unit })),
+    rows: about.rows.map((row, at) => ({ ...rowOf(row, at, labels[at], array, runs), unit: graph.unit, sizeUnit })),
+    sizeUnit,
     /** [edge] whether it is in the known circuit; null if none is known. */
     truth: array("truth")?.row(0) ?? null,
     /** [edge] the span of tokens that it acts on; null if edges act on all tokens. */
