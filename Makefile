@@ -20,7 +20,7 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff check src tests tools benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/python tests/browser/chromium.py
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2
 
 test-floor: $(FLOOR)/.installed
 	$(FLOOR)/bin/python -m pytest tests/test_floor.py tests/test_load.py tests/test_untrusted_models.py

@@ -29,10 +29,6 @@ try:
 except ImportError:
     pytest.skip("the package ray isn't installed here", allow_module_level=True)
 
-# All in one process of the test run: a cluster takes seconds to start.
-pytestmark = pytest.mark.xdist_group("ray")
-
-
 # For a busy machine: workers may start slowly, and no node is lost because it answers late or memory is short.
 PATIENT = {
     "RAY_worker_register_timeout_seconds": str(PATIENCE),
