@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import pickle
 import signal
-import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +16,7 @@ import torch
 from commands import refused
 from conftest import VOCABULARY, build, random_task
 from transformers import GPT2Config, GPT2LMHeadModel
-from waiting import PATIENCE, wait_for
+from waiting import PATIENCE, start_process, wait_for
 
 from edgewise import (
     CPR,
@@ -218,16 +216,6 @@ def test_a_pool_starts_for_a_few_items_if_many_more_follow(monkeypatch):
         assert engine._pool is not None
 
 
-def start_fork(function, *arguments):
-    """Start a function in a fork of this process, which need not import torch again."""
-    process = multiprocessing.get_context("fork").Process(target=function, args=arguments)
-    process.start()
-    return process
-
-
-needs_fork = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked only on Linux")
-
-
 def mark_and_wait(folder, model, examples):
     (folder / str(os.getpid())).touch()
     signal.pause()
@@ -242,10 +230,9 @@ def keep_two_workers(folder):
     )
 
 
-@needs_fork
 def test_workers_end_with_their_parent(tmp_path):
     """Also if the parent is killed."""
-    process = start_fork(keep_two_workers, tmp_path)
+    process = start_process(keep_two_workers, tmp_path)
     wait_for(lambda: len(list(tmp_path.iterdir())) == 2 or not process.is_alive(), "two workers")
     pids = [path.name for path in tmp_path.iterdir()]
     assert len(pids) == 2 and str(process.pid) not in pids
@@ -275,10 +262,9 @@ def learn_beside_openmp_threads():
         assert engine._pool is not None
 
 
-@needs_fork
 def test_forked_workers_do_not_wait_for_openmp_threads():
     """OpenMP's threads don't survive a fork: a worker that used them, even to send a large result, would hang."""
-    process = start_fork(learn_beside_openmp_threads)
+    process = start_process(learn_beside_openmp_threads)
     try:
         process.join(PATIENCE)
         assert process.exitcode == 0
