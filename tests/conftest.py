@@ -6,7 +6,7 @@ import copy
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +48,21 @@ PARITY = {
 }
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run tests that share a fixture of their file in one process, which makes it once."""
-    for item in items:
-        fixtures = [definitions[-1] for definitions in item._fixtureinfo.name2fixturedefs.values()]
-        shares = any(fixture.scope == "module" and fixture.argname != "empty_figure" for fixture in fixtures)
-        if shares and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Run the tests of a file, and all browser tests, in one process: it makes what they share once.
+
+    Tests of laws and fuzz tests share little: each goes to the process that is free, at the end of the run.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.partition("::")[0]
+            folder = Path(path).parent.name
+            return {"browser": folder, "laws": nodeid, "fuzz": nodeid}.get(folder, path)
+
+    return Scheduling(config, log)
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
@@ -174,7 +182,7 @@ def empty_figure(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Nothing that is tested is kept in the user's cache."""
     os.environ["EDGEWISE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
@@ -222,14 +230,24 @@ def family(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+build_once = cache(build)
+
+
+@cache
+def wrap_once(family: str) -> Model:
+    return wrap_model(build_once(family), name="tiny")
+
+
 @pytest.fixture
 def loaded(family: str) -> torch.nn.Module:
-    return build(family)
+    """A tiny model of a family. Tests must not change it: all share it."""
+    return build_once(family)
 
 
 @pytest.fixture
-def model(loaded: torch.nn.Module) -> Model:
-    return wrap_model(loaded, name="tiny")
+def model(family: str) -> Model:
+    """A model of `loaded`. Tests must not change it."""
+    return wrap_once(family)
 
 
 @pytest.fixture

@@ -1,19 +1,23 @@
-"""Run an edgewise command that pauses after some batches: python paused_command.py BATCHES FOLDER COMMAND ...
-
-It writes the file FOLDER/paused when it pauses, and continues when FOLDER/go exists. Tests stop it in between.
-"""
+"""An edgewise command that pauses after some batches, so that tests stop it there."""
 
 from __future__ import annotations
 
+import signal
 import sys
-import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from waiting import start_process, wait_for
 
-def pause_after(n_batches: int, folder: Path) -> None:
-    """Make the process pause when it has stored so many batches."""
-    from edgewise.runtime.partial_unit import PartialUnit
+from edgewise.__main__ import main
+from edgewise.runtime.partial_unit import PartialUnit
 
+
+def run_paused(n_batches: int, folder: Path, words: Sequence[str]) -> None:
+    """Run a command. When it has stored so many batches, write the file `paused` and wait for the file `go`.
+
+    Its messages are in the file `err`.
+    """
     write_rows, finished = PartialUnit.write_rows, []
 
     def write_and_pause(*arguments, **arrays):
@@ -21,15 +25,19 @@ def pause_after(n_batches: int, folder: Path) -> None:
         finished.append(1)
         if len(finished) == n_batches:
             (folder / "paused").touch()
-            while not (folder / "go").exists():
-                time.sleep(0.01)
+            wait_for((folder / "go").exists, "the file go")
 
     PartialUnit.write_rows = write_and_pause
-
-
-if __name__ == "__main__":
-    from edgewise.__main__ import main
-
-    pause_after(int(sys.argv[1]), Path(sys.argv[2]))
-    sys.argv = ["edgewise", *sys.argv[3:]]
+    # What a shell starts in the background ignores SIGINT, and so would all that it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.argv = ["edgewise", *words]
+    sys.stdout = sys.stderr = (folder / "err").open("w")
     main()
+
+
+def start_paused(n_batches: int, folder: Path, *words: object):
+    """Start a command in a process of its own; wait until it has paused after so many batches."""
+    process = start_process(run_paused, n_batches, folder, list(map(str, words)))
+    wait_for(lambda: (folder / "paused").exists() or not process.is_alive(), "the command to pause")
+    assert process.is_alive(), (folder / "err").read_text()
+    return process

@@ -6,16 +6,17 @@ import json
 import os
 import pickle
 import signal
-import subprocess
-import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from commands import refused
-from conftest import build, random_task
-from waiting import PATIENCE, wait_for
+from conftest import VOCABULARY, build, random_task
+from transformers import GPT2Config, GPT2LMHeadModel
+from waiting import PATIENCE, start_process, wait_for
 
 from edgewise import (
     CPR,
@@ -215,28 +216,28 @@ def test_a_pool_starts_for_a_few_items_if_many_more_follow(monkeypatch):
         assert engine._pool is not None
 
 
+def mark_and_wait(folder, model, examples):
+    (folder / str(os.getpid())).touch()
+    signal.pause()
+
+
+def keep_two_workers(folder):
+    batches = [[0], [1], [2]]
+    list(
+        run_batches(
+            Local(2), wrap_model(build("gpt2")), random_task(3).examples, batches, partial(mark_and_wait, folder)
+        )
+    )
+
+
 def test_workers_end_with_their_parent(tmp_path):
     """Also if the parent is killed."""
-    script = f"""
-import os, sys, time
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-from conftest import build, random_task
-from edgewise import wrap_model
-from edgewise import Local
-from edgewise.runtime.engine import run_batches
-def job(model, examples):
-    open(f"{tmp_path}/{{os.getpid()}}", "w").close()
-    time.sleep(600 if os.getpid() != main else 0)
-main = os.getpid()
-model = wrap_model(build("gpt2"))
-list(run_batches(Local(2), model, random_task(3).examples, [[0], [1], [2]], job))
-"""
-    process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
-    wait_for(lambda: len(list(tmp_path.iterdir())) == 2 or process.poll() is not None, "two workers")
+    process = start_process(keep_two_workers, tmp_path)
+    wait_for(lambda: len(list(tmp_path.iterdir())) == 2 or not process.is_alive(), "two workers")
     pids = [path.name for path in tmp_path.iterdir()]
-    assert len(pids) == 2
+    assert len(pids) == 2 and str(process.pid) not in pids
     process.kill()
-    process.wait()
+    process.join()
     wait_for(lambda: not any(map(is_running, pids)), "workers to end with their parent")
 
 
@@ -248,27 +249,27 @@ def is_running(pid: str) -> bool:
         return False
 
 
+def learn_beside_openmp_threads():
+    del os.environ["OMP_NUM_THREADS"]  # a narrow model has one thread, then, and its workers are forked
+    torch.set_num_threads(4)
+    torch.ones(10_000_000).exp().sum()
+    config = GPT2Config(vocab_size=VOCABULARY, n_positions=32, n_embd=48, n_layer=8, n_head=24)
+    model, task = wrap_model(GPT2LMHeadModel(config)), random_task(6)
+    assert model.graph.n_edges > 40_000
+    with Local(2) as engine:
+        learner = TopKLearner(steps=2, batch=6, warm=None)
+        learn_ranking(model, task, learner, memory=1_000_000, session=Session(engine=engine))
+        assert engine._pool is not None
+
+
 def test_forked_workers_do_not_wait_for_openmp_threads():
     """OpenMP's threads don't survive a fork: a worker that used them, even to send a large result, would hang."""
-    script = f"""
-import os, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-import torch
-from transformers import GPT2Config, GPT2LMHeadModel
-from conftest import VOCABULARY, random_task
-from edgewise import Local, Session, TopKLearner, learn_ranking, wrap_model
-del os.environ["OMP_NUM_THREADS"]  # a narrow model has one thread, then, and its workers are forked
-torch.set_num_threads(4)
-torch.ones(10_000_000).exp().sum()
-config = GPT2Config(vocab_size=VOCABULARY, n_positions=32, n_embd=48, n_layer=8, n_head=24)
-model, task = wrap_model(GPT2LMHeadModel(config)), random_task(6)
-assert model.graph.n_edges > 40_000
-with Local(2) as engine:
-    learner = TopKLearner(steps=2, batch=6, warm=None)
-    learn_ranking(model, task, learner, memory=1_000_000, session=Session(engine=engine))
-    assert engine._pool is not None
-"""
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=PATIENCE, capture_output=True)
+    process = start_process(learn_beside_openmp_threads)
+    try:
+        process.join(PATIENCE)
+        assert process.exitcode == 0
+    finally:
+        process.kill()
 
 
 def test_a_worker_with_other_files_of_the_model_is_an_error(tmp_path):
@@ -298,8 +299,6 @@ class Wide:
 @pytest.mark.parametrize("examples", [1, 24, 1000, 5000])
 @pytest.mark.parametrize("fits", [1, 3, 18, 64])
 def test_items_fit_and_are_the_same_for_every_engine_on_a_cpu(examples, fits):
-    import torch
-
     sizes = {
         choose_item_size(engine, Wide(768), torch.device("cpu"), fits, examples)
         for engine in (IN_PROCESS, Local(2), Local(64))

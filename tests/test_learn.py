@@ -270,8 +270,8 @@ def test_splitting_a_step_changes_only_rounding(tiny):
 def test_a_learned_ranking_beats_the_scores_it_started_from(goal):
     """On the demo model, on examples that learning has not seen."""
     model = load_model("demo")
-    train, test = (load_task("greater-than", model, split, 64) for split in ("train", "test"))
-    recipes = {goal: (Recipe(Greedy()), Recipe(Ilp()), *learned_recipes(TopKLearner(steps=60))[goal])}
+    train, test = (load_task("greater-than", model, split, 32) for split in ("train", "test"))
+    recipes = {goal: (Recipe(Greedy()), Recipe(Ilp()), *learned_recipes(TopKLearner(steps=40))[goal])}
     discovery = discover(model, train, test, Settings(fill=True), recipes, session=QUIET)
     areas = {outcome.recipe.name: goal.better * outcome.area for outcome in discovery.outcomes}
     assert areas["Learned"] > areas["Greedy"] and areas["ILP + Learned"] > areas["ILP"]

@@ -29,10 +29,6 @@ try:
 except ImportError:
     pytest.skip("the package ray isn't installed here", allow_module_level=True)
 
-# All in one process of the test run: a cluster takes seconds to start.
-pytestmark = pytest.mark.xdist_group("ray")
-
-
 # For a busy machine: workers may start slowly, and no node is lost because it answers late or memory is short.
 PATIENT = {
     "RAY_worker_register_timeout_seconds": str(PATIENCE),
@@ -142,19 +138,30 @@ def test_a_dry_run_on_the_cluster_prints_its_forecast(cluster, engine, edgewise,
     assert not list(tmp_path.iterdir())
 
 
+# Which edgewise a worker imports, once the engine has connected.
+IMPORTED = """
+import importlib, sys
+import ray
+from edgewise.runtime.ray_engine import Ray
+
+with Ray(sys.argv[1]):
+    print(ray.get(ray.remote(lambda: importlib.import_module("edgewise").__file__).remote()))
+"""
+
+
 def test_workers_do_not_import_from_the_current_directory(cluster, engine, tmp_path):
     """A folder `edgewise` there, as in somebody's archive, must not run code."""
     fake = tmp_path / "edgewise"
     fake.mkdir()
     (fake / "__init__.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w').close()")
     source = Path(__file__).parents[1] / "src"
-    command = [sys.executable, "-P", "-m", "edgewise", "score", "--engine", "ray", "--address", cluster.address]
     done = subprocess.run(
-        [*command, "--examples", "4", "--batch-size", "2", "--out", "scores"],
+        [sys.executable, "-P", "-c", IMPORTED, cluster.address],
         cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(source)}, capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["edgewise", "scores"]
+    assert done.stdout == f"{source / 'edgewise' / '__init__.py'}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["edgewise"]
 
 
 def test_errors_of_ray_workers_are_raised_unchanged(engine, tmp_path):

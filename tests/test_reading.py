@@ -348,7 +348,7 @@ def bombs(folder):
         yield "ranking", ranking
     path = folder / "zeros.npz"
     with (
-        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
         archive.open("a.npy", "w", force_zip64=True) as file,
     ):
         file.write(npy(shape=f"({2**26},)", data=0))

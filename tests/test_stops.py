@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 from commands import contents, refused, score_file
-from waiting import PATIENCE, wait_for
+from paused_command import start_paused
+from waiting import PATIENCE
 
 from edgewise.__main__ import is_resumable
 
@@ -29,14 +30,6 @@ def start(*words, python=("-m", "edgewise")):
     command = [sys.executable, *python, *map(str, words)]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, **streams, text=True, env=ENVIRONMENT, preexec_fn=hear)
-
-
-def start_paused(n_batches, folder, *words):
-    """Start a command that pauses after so many batches, until the file `go` exists; wait until it has paused."""
-    process = start(n_batches, folder, *words, python=(Path(__file__).with_name("paused_command.py"),))
-    wait_for(lambda: (folder / "paused").exists() or process.poll() is not None, "the command to pause")
-    assert process.poll() is None, process.communicate()
-    return process
 
 
 # The command stops itself when it looks for a module: always at the same place, however busy the machine is.
@@ -98,14 +91,14 @@ def test_finished_batches_of_scoring_survive_a_stop(edgewise, tmp_path, kind, co
     results = tmp_path / "results"
     assert edgewise(*words, results / "whole")[0] == 0
     process = start_paused(3, tmp_path, *words, results / "out")
-    process.send_signal(getattr(signal, kind))
-    err = process.communicate(timeout=PATIENCE)[1]
+    os.kill(process.pid, getattr(signal, kind))
+    process.join(PATIENCE)
     logs = [log.read_text().strip() for log in results.glob(".out.partial/*.part/done.jsonl")]
     assert (
-        process.returncode == code and [len(log.splitlines()) for log in logs] == [3] and not (results / "out").exists()
+        process.exitcode == code and [len(log.splitlines()) for log in logs] == [3] and not (results / "out").exists()
     )
     if kind != "SIGKILL":
-        assert err.splitlines()[-1] == "stopped; run the same command again to resume"
+        assert (tmp_path / "err").read_text().splitlines()[-1] == "stopped; run the same command again to resume"
     code, _, err = edgewise(*words, results / "out")
     assert code == 0 and "resuming" in err
     assert (results / "out/scores.npy").read_bytes() == (results / "whole/scores.npy").read_bytes()
@@ -152,8 +145,8 @@ def test_the_second_of_two_commands_on_one_folder_is_an_error(edgewise, tmp_path
         assert "another process" in refused(edgewise, "run", "--out", results / "out", "--model", "no/such")
     finally:
         (tmp_path / "go").touch()
-        process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0
+        process.join(PATIENCE)
+    assert process.exitcode == 0
     assert [path.name for path in results.iterdir()] == ["out"]
 
 

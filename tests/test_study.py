@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import refused, write
+from paused_command import start_paused
 from rich.console import Console
-from test_stops import start_paused
 
 from edgewise import CMD, CPR, Bootstrap, Greedy, Ilp, InputError, Shrinkage, Store, TopN, load_model, load_task
 from edgewise.evaluate import Curve
@@ -34,6 +34,8 @@ from edgewise.study import Entry, Grid, Plan, Repeats, StudyTable, TableRow, run
 from edgewise.study.folder import open_study, read_plan, read_study
 from edgewise.tasks import load_unsplit
 
+# The smallest study.
+FEW = ("--examples", "8", "--pnr-grid", ".5", "--resamples-grid", "5", "--kappa-grid", "")
 # The smallest study with every kind of recipe, as options and as a plan.
 SMALL = ("--examples", "8", "--pnr-grid", ".5,.8", "--resamples-grid", "5,10", "--kappa-grid", "1")
 PLAN = Plan(("demo",), ("ioi",), 2, 8, Grid((5, 10), (1.0,), (0.5, 0.8)))
@@ -251,7 +253,7 @@ def test_a_killed_study_ends_with_the_same_tables(finished, tmp_path):
     folder = tmp_path / "results" / "study"
     process = start_paused(7, tmp_path, "study", *SMALL, "--seeds", 2, "--out", folder)
     process.kill()
-    process.communicate()
+    process.join()
     with open_study(folder, PLAN) as opened:
         assert opened.resumes
     write_study(run_study(PLAN, folder, session=Session(progress=quiet)), folder)
@@ -279,7 +281,7 @@ def test_a_file_without_splits_is_split_into_thirds(edgewise, tmp_path):
     for three in thirds.values():
         assert sorted(map(len, three)) == [2, 3, 3] and len(set().union(*map(set, three))) == 8
     assert thirds[0] != thirds[1]
-    words = ("study", *SMALL, "--seeds", 2, "--task", path, "--out", tmp_path / "study", "--json")
+    words = ("study", *FEW, "--seeds", 2, "--task", path, "--out", tmp_path / "study", "--json")
     code, out, err = edgewise(*words)
     assert code == 0 and "no `split` column" in err
     assert json.loads(out)["cells"][0]["examples"] == {"train": 3, "validation": 3, "test": 2}
@@ -289,7 +291,7 @@ def test_a_file_without_splits_is_split_into_thirds(edgewise, tmp_path):
 def test_bad_rows_are_left_out_of_a_study_on_request(edgewise, tmp_path):
     path = tmp_path / "own.jsonl"
     path.write_text("\n".join([*map(json.dumps, example_rows([None])), "{", json.dumps({"clean": "When"})]))
-    words = ("study", *SMALL, "--seeds", 1, "--task", path, "--out", tmp_path / "study")
+    words = ("study", *FEW, "--seeds", 1, "--task", path, "--out", tmp_path / "study")
     assert "--skip-bad leaves out such rows" in refused(edgewise, *words)
     code, out, err = edgewise(*words, "--skip-bad", "--json")
     assert code == 0 and "2 of the 10 rows" in err
@@ -319,7 +321,7 @@ def test_seeds_share_the_scores_of_a_file_and_a_changed_file_is_noticed(edgewise
     rows = example_rows(["train", "validation", "test"])
     path = write(tmp_path / "own.jsonl", rows)
     (tmp_path / "study").mkdir()
-    words = ("study", *SMALL, "--seeds", 2, "--task", path, "--out", tmp_path / "study", "--json")
+    words = ("study", *FEW, "--seeds", 2, "--task", path, "--out", tmp_path / "study", "--json")
     code, out, err = edgewise(*words)
     assert code == 0 and len(list((tmp_path / "study" / "store").glob("scores-*"))) == 1, err
     entries = [entry for entry in json.loads(out)["entries"] if entry["table"] == "ablation-cmd"]
@@ -330,7 +332,7 @@ def test_seeds_share_the_scores_of_a_file_and_a_changed_file_is_noticed(edgewise
 
 def test_as_published_the_evaluated_splits_are_resampled(edgewise, tmp_path):
     folder = tmp_path / "study"
-    code, out, _ = edgewise("study", *SMALL, "--seeds", 1, "--as-published", "--out", folder)
+    code, out, _ = edgewise("study", *FEW, "--pnr-grid", ".5,.8", "--seeds", 1, "--as-published", "--out", folder)
     assert code == 0 and "as published: the bootstrap resamples the evaluated split" in out
     assert "As published: size 0 joins" in (folder / "tables.md").read_text()
     assert len(list((folder / "store").glob("scores-*"))) == 3  # train, validation, test
@@ -345,9 +347,8 @@ def test_columns_are_tasks_and_models_tasks_first(edgewise, tmp_path):
 
     copy = tmp_path / "copy"
     shutil.copytree(Path(package.__file__).parent / "demo", copy)
-    words = ("--examples", 6, "--pnr-grid", ".5", "--resamples-grid", "5", "--kappa-grid", "", "--seeds", 1, "--json")
-    code, out, err = edgewise("study", "--model", f"demo,{copy}", "--task", "ioi", "--task", "mcqa", *words,
-                              "--out", tmp_path / "study")  # fmt: skip
+    words = ("study", "--model", f"demo,{copy}", "--task", "ioi", "--task", "mcqa", *FEW, "--seeds", 1, "--json")
+    code, out, err = edgewise(*words, "--out", tmp_path / "study")
     assert code == 0, err
     record = json.loads(out)
     columns = [(cell["task"], cell["model"]) for cell in record["cells"]]
@@ -361,7 +362,7 @@ def test_columns_are_tasks_and_models_tasks_first(edgewise, tmp_path):
 
 def test_rankings_are_learned_on_every_draw_and_compared(edgewise, tmp_path):
     folder = tmp_path / "study"
-    words = ("study", *SMALL, "--seeds", 2, "--learned", "--learn-steps", 6, "--out", folder, "--json")
+    words = ("study", *FEW, "--seeds", 2, "--learned", "--learn-steps", 3, "--out", folder, "--json")
     code, out, err = edgewise(*words)
     assert code == 0, err
     recipes = {entry["method"] for entry in json.loads(out)["entries"] if entry["table"] == "ablation-cmd"}
@@ -471,8 +472,7 @@ def test_overwriting_keeps_the_old_study_until_the_new_one_is_finished(tmp_path)
 def test_overwriting_replaces_the_tables_with_the_study(edgewise, tmp_path):
     folder = tmp_path / "study"
     begin(folder, PLANS[0])
-    grid = ("--resamples-grid", "5", "--kappa-grid", "1", "--pnr-grid", ".5")
-    code, out, _ = edgewise("study", "--examples", 4, *grid, "--out", folder, "--overwrite")
+    code, out, _ = edgewise("study", *FEW, "--seeds", 1, "--out", folder, "--overwrite")
     assert code == 0 and f"results in {folder}" in out.replace("\n", " ")
     assert {*TABLES, "study.json", "store"} <= {path.name for path in folder.iterdir()}
     assert [path.name for path in tmp_path.iterdir()] == ["study"]

@@ -64,8 +64,9 @@ def busy_processes(count: int) -> Iterator[None]:
 
 def run_tests(tests: Sequence[str]) -> tuple[int, str]:
     """Run tests as `make test` does, up to the first failure; return the exit code and the output."""
-    command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup", "-x", *tests]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    command = [sys.executable, "-m", "pytest", "-n", "2", "-x", *tests]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONDONTWRITEBYTECODE": ""}, **streams)
     return done.returncode, done.stdout
 
 

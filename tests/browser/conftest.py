@@ -22,13 +22,6 @@ TIMEOUT_MS = 180_000
 Opener = Callable[..., ViewerPage]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run all browser tests on one worker, which starts one browser."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("browser"))
-
-
 # Of the package, not of the session: while Playwright runs, nothing else in the process can run an event loop.
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:

@@ -232,7 +232,8 @@ def test_scores_do_not_depend_on_padding_or_on_prefix_sharing(model, scorer):
         torch.testing.assert_close(other, found[0], rtol=1e-8, atol=1e-10 * found[0].abs().max().item())
 
 
-@first_in_every_family("metric", [Kl(), ProbabilityDifference()])
+@pytest.mark.parametrize("family", KINDS)
+@pytest.mark.parametrize("metric", [Kl(), ProbabilityDifference()], ids=lambda metric: metric.name)
 def test_integrated_scores_of_the_input_add_up_to_the_effect_of_the_input(model, metric):
     """Completeness: with many steps, the scores of the edges out of `input` sum to the change of the metric
     along the path, because every path of the network starts with one of them.
