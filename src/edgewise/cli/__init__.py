@@ -72,11 +72,11 @@ def load_command(name: str) -> Any:
     parameters, call = options.expand(function)
 
     def command(context: typer.Context, quiet: bool, verbose: bool, **values: Any) -> None:
-        sources = {option: context.get_parameter_source(option) for option in values}
-        given = frozenset(option for option, source in sources.items() if source and source.name == "COMMANDLINE")
+        sources = {name: context.get_parameter_source(name) for name in values}
+        given_options = frozenset(name for name, source in sources.items() if source and source.name == "COMMANDLINE")
         with verbosity(quiet, verbose), print_log():
             show_versions()
-            call(values, given)
+            call(values, given_options)
 
     for option, default in (("quiet", options.QUIET), ("verbose", options.VERBOSE)):
         parameters.append(Parameter(option, Parameter.KEYWORD_ONLY, default=default, annotation=bool))

@@ -47,7 +47,7 @@ def command(
     batch_size: int | None = options.BATCH_SIZE,
     per_example: bool = option(False, "Output", "With --json or --out: include the metric of every example."),
     output: JsonOptions,
-    given: options.Given,
+    given_options: options.GivenOptions,
 ) -> None:
     """Run circuits on a task: edges outside a circuit carry the corrupted (or zero, or mean) activation.
 
@@ -58,7 +58,7 @@ def command(
     from ..evaluate.run_circuits import check_graph, evaluate_circuits
     from ..recipes.forecast import EvaluateWork
 
-    runs = find_runs(circuits, given)
+    runs = find_runs(circuits, given_options)
     model, task, evaluation = runs.complete(model, task, evaluation)
     output.check([*circuits, model.model, task.task], per_example)
     if (file := output.out_file) is not None and file.suffix.lower() not in ("", ".json"):
@@ -69,7 +69,7 @@ def command(
     files = {path: _load(path, level) for path in paths if str(path) not in NAMED_CIRCUITS}
     with machine.session(output.out_file, output.dry_run) as session:
         loaded = model.load()
-        if "model" not in given:
+        if "model" not in given_options:
             runs.check_weights(loaded)
         for path, circuit in files.items():
             options.check_model(path, circuit, loaded)

@@ -42,7 +42,7 @@ def command(
     top: int = option(20, "Output", "Number of knock-outs to list, from the largest effect.", min=1),
     per_example: bool = option(False, "Output", "With --json or --out: include the effect on every example."),
     output: JsonOptions,
-    given: options.Given,
+    given_options: options.GivenOptions,
 ) -> None:
     """Cut nodes and edges from the model, and measure how far the metric falls.
 
@@ -58,7 +58,7 @@ def command(
         raise InputError("nothing is to be cut; give nodes or edges, or --each to cut one node at a time")
     if circuit is not None and (names or not each):
         raise InputError("--circuit says which edges --each cuts; give --each --circuit CIRCUIT, and no names")
-    runs = find_runs([] if circuit is None else [circuit], given)
+    runs = find_runs([] if circuit is None else [circuit], given_options)
     model, task, measured = runs.complete(model, task, measured)
     output.check([model.model, task.task, circuit], per_example)
     metric, ablation, memory = measured.build_metric(), measured.build_ablation(), machine.memory_bytes
@@ -69,7 +69,7 @@ def command(
         loaded = model.load()
         if circuit is not None and opened is not None:
             options.check_model(circuit, opened, loaded)
-            if "model" not in given:
+            if "model" not in given_options:
                 runs.check_weights(loaded)
             if not opened.n_edges:
                 raise InputError(f"{circuit} has no edges to cut")

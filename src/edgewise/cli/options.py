@@ -46,9 +46,9 @@ from ..tasks.metrics import METRICS, Metric, TaskMetric
 from .console import detail, note, redirect_prints, status, watch_ray
 
 Number = TypeVar("Number", int, float)
-# A command with a parameter `given` of this type gets the names of the options that it was called with.
-Given = frozenset[str]
-GIVEN = "given"
+# A command with a parameter `given_options` gets the names of the options that it was called with.
+GivenOptions = frozenset[str]
+GIVEN_OPTIONS = "given_options"
 AUTO = "auto"
 # The order of the groups in `--help`.
 COMMON_PANEL = "Common options"
@@ -74,7 +74,7 @@ def option(default: Any, panel: str, help: str, *names: str, choices: Iterable[s
     return info
 
 
-def expand(command: Callable[..., None]) -> tuple[list[Parameter], Callable[[dict[str, Any], Given], None]]:
+def expand(command: Callable[..., None]) -> tuple[list[Parameter], Callable[[dict[str, Any], GivenOptions], None]]:
     """Return the parameters of a command, with the fields of its option groups in place of the groups, and a function
     that calls the command with their values and the names of those that were given."""
     groups: dict[str, Any] = {}
@@ -85,10 +85,10 @@ def expand(command: Callable[..., None]) -> tuple[list[Parameter], Callable[[dic
         if is_dataclass(kind):
             groups[parameter.name], kinds = kind, get_type_hints(kind)
             expanded += [_typer_parameter(field.name, field.default, kinds[field.name]) for field in fields(kind)]
-        elif parameter.name != GIVEN:
+        elif parameter.name != GIVEN_OPTIONS:
             expanded.append(_typer_parameter(parameter.name, parameter.default, kind))
 
-    def call(values: dict[str, Any], given: Given) -> None:
+    def call(values: dict[str, Any], given_options: GivenOptions) -> None:
         values = {name: _plain_value(value) for name, value in values.items()}
         if values.get("task") == AUTO:
             values["task"] = default_task(values["model"])
@@ -96,7 +96,7 @@ def expand(command: Callable[..., None]) -> tuple[list[Parameter], Callable[[dic
             name: group(**{field.name: values.pop(field.name) for field in fields(group)})
             for name, group in groups.items()
         }
-        more = {GIVEN: given} if GIVEN in hints else {}
+        more = {GIVEN_OPTIONS: given_options} if GIVEN_OPTIONS in hints else {}
         command(**values, **built, **more)
 
     if len(expanded) > MANY_OPTIONS:

@@ -33,12 +33,12 @@ REGISTERED: dict[str, Container[str]] = {"metric": METRICS, "ablation": ABLATION
 class CircuitRuns:
     """The runs that the circuits of a command are from.
 
-    runs   folder -> the run
-    given  names of the options that the command was called with
+    runs           folder -> the run
+    given_options  names of the options that the command was called with
     """
 
     runs: dict[Path, Discovery]
-    given: options.Given
+    given_options: options.GivenOptions
 
     def complete(
         self, model: options.RunModelOptions, task: options.RunTaskOptions, measured: Measured
@@ -68,7 +68,7 @@ class CircuitRuns:
 
     def warn_of_other_prompts(self, task: Task) -> None:
         """Warn if the examples of the runs' own task aren't those of the runs: some may have been scored."""
-        if not self.given.isdisjoint(("task", *TASK_OPTIONS, *MODEL_OPTIONS, "model")):
+        if not self.given_options.isdisjoint(("task", *TASK_OPTIONS, *MODEL_OPTIONS, "model")):
             return
         for folder, discovery in self.runs.items():
             test = discovery.run.test
@@ -81,9 +81,9 @@ class CircuitRuns:
 
     def _taken(self, names: set[str]) -> dict[str, Any]:
         """Return option -> value of the options that were not given and that the runs have, the same in each."""
-        left_out = {*self.given}
-        left_out |= {*MODEL_OPTIONS} if "model" in self.given else set()
-        left_out |= {*TASK_OPTIONS} if "task" in self.given else set()
+        left_out = {*self.given_options}
+        left_out |= {*MODEL_OPTIONS} if "model" in self.given_options else set()
+        left_out |= {*TASK_OPTIONS} if "task" in self.given_options else set()
         taken = {}
         recorded = [_recorded_options(discovery) for discovery in self.runs.values()]
         for name in [name for name in (recorded[0] if recorded else ()) if name in names - left_out]:
@@ -100,9 +100,10 @@ class CircuitRuns:
         return taken
 
 
-def find_runs(circuits: Iterable[Path], given: options.Given) -> CircuitRuns:
+def find_runs(circuits: Iterable[Path], given_options: options.GivenOptions) -> CircuitRuns:
     """Return the runs that circuits are from: result folders, and files and folders in them."""
-    return CircuitRuns({folder: read_result(folder) for folder in filter(None, map(_find_run, circuits))}, given)
+    folders = filter(None, map(_find_run, circuits))
+    return CircuitRuns({folder: read_result(folder) for folder in folders}, given_options)
 
 
 def _find_run(path: Path) -> Path | None:

@@ -68,7 +68,7 @@ def command(
     overwrite: bool = options.OVERWRITE,
     dry_run: bool = options.DRY_RUN,
     json: bool = options.JSON,
-    given: options.Given,
+    given_options: options.GivenOptions,
 ) -> None:
     """Test whether a circuit is real, with a null hypothesis and a p-value for each test.
 
@@ -85,7 +85,7 @@ def command(
 
     if not model.model and circuit.as_posix() in KNOWN:
         model = replace(model, model=circuit.as_posix())
-    runs = find_runs([circuit], given)
+    runs = find_runs([circuit], given_options)
     model, task, measured = runs.complete(model, task, measured)
     is_made = not overwrite and out_folder is not None and (out_folder / RECORD).is_file()
     if out_folder is not None:
