@@ -110,7 +110,7 @@ def test_discover_learns_within_its_budget_unless_recipes_or_conditions_forbid_i
         origin, details = found.learned[learner].origin, record[learner.measure.name]
         assert ranking.origin["steps"] == origin["steps"] == details["steps"] <= 10
         np.testing.assert_allclose(ranking.origin["validation"], origin["validation"])
-        assert ranking.origin["validation"][0][0] == 0 and details["validation_examples"] == 4
+        assert ranking.origin["validation"][0][0] == 0 and details["validation_examples"] == 8
     assert "after 0" in (tmp_path / "r" / "viewer.html").read_text()
     assert learned(learn_budget=0.01) is None and learned(learn_budget=0) is None
     assert learned(settings=as_published(settings)) is None

@@ -56,8 +56,8 @@ def learn_ranking(
     -------
     Ranking
         Its `origin` holds the learner's record, the task and how learning went: `TopKLearner` adds the loss of every
-        step, their `trend`, the area on validation at every check, the choice of every size and the seconds. The values
-        of `TopKLearner` are at least 0 and have no sign.
+        step, their `trend`, the area on validation at every check, the choice of every size, whether pairs were used in
+        `both_directions`, and the seconds. The values of `TopKLearner` are at least 0 and have no sign.
 
     Raises
     ------

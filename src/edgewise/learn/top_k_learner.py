@@ -41,7 +41,7 @@ class TopKLearner(TopKParameters):
     normalise    divide the loss of a size by that of the warm start there, so that all sizes count alike
     validate     average parameters over steps, stop when the average no longer improves on validation examples, take
                  the best, and compose it with the warm start, size by size (`compose_ranking`). Without a validation
-                 task, a quarter of the examples is held out.
+                 task, a quarter of the examples is held out. At most half as many examples as steps are used.
     reverse      learn from pairs in both directions: also with clean and corrupted prompt exchanged, and the answers
                  with them. Only if all answers are single tokens and the model also prefers the exchanged answers.
     """

@@ -31,6 +31,8 @@ FEW_STEPS, MAX_FACTOR = 170, 3.0
 # With forward='sharp', the temperature of the weights that run, as a share of that of the gradient; and to which share
 # of its first value it falls for a measure that has a target.
 SHARPNESS, FALL = 0.25, 0.1
+# At least so many validation examples are used, and at most half as many as there are steps.
+LEAST_VALIDATION = 24
 # Half of the steps draw only sizes of at least this share: smaller ones hardly count for the area.
 LEAST_EVEN_SIZE = 0.01
 
@@ -91,6 +93,11 @@ class TopKParameters(Learner, ABC):
     def n_examples(self) -> int:
         """The number of examples of a step, on each of which all circuits of the step run."""
         return self.batch // self.n_circuits
+
+    @property
+    def max_validation(self) -> int:
+        """The largest number of validation examples, an even one: checks and composition take half as long as steps."""
+        return max(LEAST_VALIDATION, 2 * (self.steps // 4))
 
     def rate_for(self, graph: BaseGraph) -> float:
         """Return the learning rate of the first step; with `decay` it falls to 0 as half a cosine.

@@ -83,7 +83,10 @@ def train(learner: TopKParameters, problem: LearningProblem, session: Session) -
 
     @cache
     def both() -> LearningProblem:
-        return in_both_directions(split, quiet) if learner.reverse else split
+        doubled = in_both_directions(split, quiet) if learner.reverse else split
+        if doubled.validation is None:
+            return doubled
+        return replace(doubled, validation=doubled.validation[: learner.max_validation])
 
     @cache
     def warm() -> Ranking | None:
@@ -101,7 +104,7 @@ def train(learner: TopKParameters, problem: LearningProblem, session: Session) -
         sizes = [0 if is_comparable else _draw_sizes(learner, problem, step)[0][0] for step in range(state.step)]
         trend = loss_trend(state.losses, sizes)
         about = {"losses": list(state.losses), "trend": trend, "steps": state.step, "seconds": state.seconds}
-        about["both_directions"] = both() is not split
+        about["both_directions"] = len(both().task) > len(split.task)
         validation = both().validation
         if validation is None:
             return Unit({"value": (state.theta - state.theta.min()).numpy()}, about)

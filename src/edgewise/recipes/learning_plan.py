@@ -27,7 +27,7 @@ LEAST_STEPS = 40
 # Operations per second of fast machines, and operations per weight and token of a weighted forward and backward pass.
 FAST_CPU, FAST_ACCELERATOR, PASS_COST = 1e12, 1e15, 6
 # Checks on validation examples and the composition take about this share of the time of the steps.
-CHECK_SHARE = 0.25
+CHECK_SHARE = 0.5
 
 
 @dataclass(frozen=True)
