@@ -94,13 +94,13 @@ def test_discover_learns_within_its_budget_unless_recipes_or_conditions_forbid_i
     model, task, test = wrap_model(build("gpt2", torch.float32), name="tiny"), random_task(16), random_task(4, seed=1)
     settings = Settings(sizes=(0.05, 0.3, 1.0))
     monkeypatch.setattr(learning_plan, "LEAST_STEPS", 5)
-    monkeypatch.setattr(learning_plan, "_time_step", lambda *_: 3.0)  # 0.7 min / (2 measures x 1.25 x 3 s) = 5.6 steps
+    monkeypatch.setattr(learning_plan, "_time_step", lambda *_: 3.0)  # 0.8 min / (2 measures x 1.5 x 3 s) = 5.3 steps
 
     def learned(**options):
         found = discover(model, task, test, options.pop("settings", settings), attention=0, session=QUIET, **options)
         return found if found.learned else None
 
-    found = learned(learn_budget=0.7)
+    found = learned(learn_budget=0.8)
     assert set(found.learned) == {TopKLearner(measure, steps=5) for measure in (CMD, CPR)}
     assert "Learned" in {outcome.name for outcome in found.of(CMD)}
     write_result(found, tmp_path / "r")
@@ -110,7 +110,7 @@ def test_discover_learns_within_its_budget_unless_recipes_or_conditions_forbid_i
         origin, details = found.learned[learner].origin, record[learner.measure.name]
         assert ranking.origin["steps"] == origin["steps"] == details["steps"] <= 10
         np.testing.assert_allclose(ranking.origin["validation"], origin["validation"])
-        assert ranking.origin["validation"][0][0] == 0 and details["validation_examples"] == 8
+        assert ranking.origin["validation"][0][0] == 0 and details["validation_examples"] == 4
     assert "after 0" in (tmp_path / "r" / "viewer.html").read_text()
     assert learned(learn_budget=0.01) is None and learned(learn_budget=0) is None
     assert learned(settings=as_published(settings)) is None
@@ -120,7 +120,7 @@ def test_a_run_says_what_learning_would_cost_and_is_repeated_with_its_plan(edgew
     words = ("run", "--examples", 16, "--stability", 0, "--out", tmp_path / "r")
     monkeypatch.setattr(learning_plan, "_time_step", lambda *_: 100.0)
     code, _, err = edgewise(*words, "--learn-budget", 3)
-    assert code == 0 and "--learn-budget 167" in err and not read_result(tmp_path / "r").learned
+    assert code == 0 and "--learn-budget 200" in err and not read_result(tmp_path / "r").learned
     words = (*words, "--learn-steps", 3, "--learn-budget", 1, "--overwrite")
     monkeypatch.setattr(learning_plan, "_time_step", lambda *_: 0.01)
     assert edgewise(*words)[0] == 0
