@@ -585,3 +585,8 @@ def test_splits_of_a_file_share_no_prompt(seed):
 def test_a_corrupted_prompt_that_all_rows_share_does_not_keep_them_together():
     whole = Task("t", "all", tuple(Example((1, i), (1, 99), 2, 3) for i in range(30)))
     assert [len(split_task(whole, split)) for split in SPLITS] == [10, 10, 10]
+
+
+def test_a_number_in_place_of_a_split_says_where_it_belongs(demo):
+    with pytest.raises(InputError, match="not 50; give a number of examples as examples="):
+        load_task("ioi", demo, 50)

@@ -23,7 +23,7 @@ from .settings import Settings
 from .timing import Timer
 
 # With fewer steps than this, nothing is learned.
-LEAST_STEPS = 40
+LEAST_STEPS = 20
 # Operations per second of fast machines, and operations per weight and token of a weighted forward and backward pass.
 FAST_CPU, FAST_ACCELERATOR, PASS_COST = 1e12, 1e15, 6
 # Checks on validation examples and the composition take about this share of the time of the steps.

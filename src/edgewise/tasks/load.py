@@ -113,6 +113,8 @@ def load_task(
     >>> edgewise.load_task("ioi", model, "train", 100)
     """
     check_model(model)
+    if not isinstance(split, str):
+        raise InputError(f"split is a name such as 'train', not {split!r}; give a number of examples as examples=")
     if examples is not None and not 1 <= examples <= MOST_EXAMPLES:
         raise InputError(f"the number of examples must be at least 1 and at most {MOST_EXAMPLES:,}, not {examples}")
     name = os.path.expanduser(name)
