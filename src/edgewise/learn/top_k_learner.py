@@ -2,7 +2,7 @@
 
 The edges with the largest sum of scores are not the most faithful circuit. Here one parameter per edge is learned so
 that the best edges of any number score well on the measure: close to the model for CMD, as much of the task as possible
-for CPR. A step draws a size and noise, runs the hard circuit of that size, and moves the parameters along the
+for CPR. A step draws a size and noise, runs the best edges of that size, and moves the parameters along the
 gradient of a soft choice of as many edges (straight through).
 """
 
