@@ -31,7 +31,7 @@ FEW_STEPS, MAX_FACTOR = 170, 3.0
 # With forward='sharp', the temperature of the weights that run, as a share of that of the gradient; and to which share
 # of its first value it falls for a measure that has a target.
 SHARPNESS, FALL = 0.25, 0.1
-# At least so many validation examples are used, and at most half as many as there are steps.
+# The fewest validation examples that are a limit. With more steps, the limit is half as many examples as steps.
 LEAST_VALIDATION = 24
 # Half of the steps draw only sizes of at least this share: smaller ones hardly count for the area.
 LEAST_EVEN_SIZE = 0.01
