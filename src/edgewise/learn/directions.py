@@ -23,21 +23,21 @@ def in_both_directions(problem: LearningProblem, session: Session) -> LearningPr
     Return the problem as it is if pairs can't be reversed (`Example.reversed`), if the metric does not compare two
     answers, if spans matter, or if the model does not prefer the exchanged answer for the corrupted prompt.
     """
-    tasks = [task for task in (problem.task, problem.validation) if task is not None]
-    can_reverse = all(example.reversed is not None for task in tasks for example in task)
-    if problem.positions or not problem.metric.is_difference or not can_reverse:
+    task, validation = _add_reversed(problem.task), problem.validation
+    both_validation = None if validation is None else _add_reversed(validation)
+    can_reverse = (both_validation is None) == (validation is None)
+    if task is None or not can_reverse or problem.positions or not problem.metric.is_difference:
         return problem
-    both, *both_validation = (_add_reversed(task) for task in tasks)
-    sample = both[: 2 * MAX_SAMPLE]
-    of_model = problem.evaluate([], session, sample).full
+    of_model = problem.evaluate([], session, task[: 2 * MAX_SAMPLE]).full
     if of_model[1::2].mean() < LEAST_SHARE * of_model[::2].mean():
         return problem
-    return replace(problem, task=both, validation=both_validation[0] if both_validation else None)
+    return replace(problem, task=task, validation=both_validation)
 
 
-def _add_reversed(task: Task) -> Task:
-    """Return the task with every pair followed by its reverse."""
-    backward = [example.reversed for example in task]
-    forward = [None if example is None else example.reversed for example in backward]
-    pairs = (example for pair in zip(forward, backward, strict=True) for example in pair)
-    return replace(task, examples=tuple(example for example in pairs if example is not None))
+def _add_reversed(task: Task) -> Task | None:
+    """Return the task with every pair followed by its reverse; None if a pair can't be reversed."""
+    reverses = [example.reversed for example in task]
+    pairs = [(reverse.reversed, reverse) for reverse in reverses if reverse is not None]
+    if len(pairs) < len(task):
+        return None
+    return replace(task, examples=tuple(example for pair in pairs for example in pair if example is not None))

@@ -96,7 +96,7 @@ class TopKParameters(Learner, ABC):
 
     @property
     def max_validation(self) -> int:
-        """The largest number of validation examples, an even one: checks and composition take half as long as steps."""
+        """The largest number of validation examples, an even one. It grows with the steps, as their time does."""
         return max(LEAST_VALIDATION, 2 * (self.steps // 4))
 
     def rate_for(self, graph: BaseGraph) -> float:
