@@ -454,12 +454,14 @@ def test_a_run_shows_learned_recipes_and_the_choices_of_the_portfolio(edgewise, 
     assert "give one of" in refused(edgewise, "run", "--learned", "--as-published", "--out", tmp_path / "x")
 
 
-def test_several_circuits_share_a_batch_and_have_their_own_losses_and_gradients():
+@pytest.mark.parametrize("metric", [LogitDifference(), Kl()])
+@pytest.mark.parametrize("at_once", [None, 2, 1])
+def test_several_circuits_share_a_batch_and_have_their_own_losses_and_gradients(metric, at_once):
     model, task = wrap_model(build("llama")), random_task(5)
-    found = evaluate_circuits(model, task, [])
+    found = evaluate_circuits(model, task, [], metric)
     ends = dict(zip(task.examples, zip(found.full.tolist(), found.empty.tolist(), strict=True), strict=True))
     weights = torch.tensor(np.random.default_rng(0).uniform(size=(3, model.graph.n_edges)))
-    job = GradientJob(CMD, LogitDifference(), Patching(), weights, ends, 1.7)
+    job = GradientJob(CMD, metric, Patching(), weights, ends, 1.7, at_once=at_once)
     losses, gradients = job(model, task.examples)
     for row, loss, gradient in zip(weights, losses, gradients, strict=True):
         alone, of_alone = replace(job, weights=row)(model, task.examples)
@@ -467,18 +469,19 @@ def test_several_circuits_share_a_batch_and_have_their_own_losses_and_gradients(
         np.testing.assert_allclose(of_alone, gradient, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("n_workers", [1, 2, 5])
-def test_workers_share_the_circuits_of_a_step_of_a_wide_model(monkeypatch, n_workers):
-    """Their results are those of a narrow model, which runs all circuits as one batch."""
+@pytest.mark.parametrize("part_runs", [1, 6])
+def test_a_step_in_parts_gives_the_loss_and_the_gradient_of_the_whole(monkeypatch, part_runs):
+    """A step of a wide model runs in parts of examples, and if memory is short, of circuits."""
     model, task = wrap_model(build("llama")).pin(), random_task(5)
     weights = torch.tensor(np.random.default_rng(0).uniform(size=(3, model.graph.n_edges)) < 0.3).float()
     problem = LearningProblem(model, task, LogitDifference(), Patching(), SIZES, 10**9)
     loss, gradient = StepRunner(problem, IN_PROCESS, CMD, 5, 0).run(task.examples, weights)
     monkeypatch.setattr(training, "is_narrow_model", lambda _: False)
-    monkeypatch.setattr(type(IN_PROCESS), "workers", lambda *_: n_workers)
-    shared_loss, shared_gradient = StepRunner(problem, IN_PROCESS, CMD, 5, 0).run(task.examples, weights)
-    np.testing.assert_allclose(shared_loss, loss, rtol=1e-5)
-    np.testing.assert_allclose(shared_gradient, gradient, rtol=1e-4, atol=1e-6)
+    monkeypatch.setattr(training, "PART_RUNS", part_runs)
+    assert training.choose_part(problem, 3) == ((1, 1) if part_runs == 1 else (2, 3))
+    in_parts, gradient_in_parts = StepRunner(problem, IN_PROCESS, CMD, 5, 0).run(task.examples, weights)
+    np.testing.assert_allclose(in_parts, loss, rtol=1e-5)
+    np.testing.assert_allclose(gradient_in_parts, gradient, rtol=1e-4, atol=1e-6)
 
 
 def test_sizes_are_drawn_uniformly_in_the_logarithm_one_from_every_part_of_the_range(tiny):

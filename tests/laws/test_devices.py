@@ -140,7 +140,7 @@ def test_circuits_and_what_is_learned(pair, examples, ablation, monkeypatch):
     graph, rng = pair[0].graph, np.random.default_rng(0)
     circuits = [Circuit(graph, rng.random(graph.n_edges) < share) for share in (0.05, 0.3, 0.9)]
     ends = {example: (1.0, 0.0) for example in examples}
-    weights = torch.tensor(rng.random(graph.n_edges))
+    weights = torch.tensor(rng.random((2, graph.n_edges)))
 
     def work(model):
         prepared = ablation.prepare(model, task, [list(range(len(examples)))], IN_PROCESS)

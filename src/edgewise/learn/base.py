@@ -92,14 +92,14 @@ class LearningProblem:
 class LearningCost:
     """The cost of learning a ranking: `steps` times `job` on `batch` examples, which take the memory `need`.
 
-    pieces  how many workers can share the job on one example
+    part  how many examples run at once, at most; None for as many as fit into memory
     """
 
     steps: int
     batch: int
     need: Need
     job: Callable[..., Any]
-    pieces: int = 1
+    part: int | None = None
 
 
 class Learner(TitledMethod, ABC):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from ..errors import InputError
 from ..evaluate import CMD, Ablation, Measure
 from ..models import Model, make_batch, plan_batches
 from ..models.memory import Need, can_keep_streams, choose_batch_size, weighted_need
-from ..models.prepare import prepare
+from ..models.prepare import prepare, repeat_rows
 from ..runtime.engine import Engine, WorkItem, is_narrow_model, restore_order
 from ..runtime.progress import ignore_progress
 from ..runtime.session import Session
@@ -26,8 +26,9 @@ from ..score.run_scorer import check_contrast
 from ..tasks import Example, Metric
 from .base import Learner, LearningCost, LearningProblem
 
-# A step of a wide model is split into parts of at most this many examples, so that workers can share it.
-STEP_PART = 4
+# A step of a wide model is split into parts of at most this many runs, so that workers can share it. Each circuit of
+# the step runs on each example.
+PART_RUNS = 8
 # Seconds between two saved states.
 SAVE_SECONDS = 15.0
 # The loss shown is the mean of this many steps: a single loss depends on the size that its step drew.
@@ -48,6 +49,7 @@ class GradientJob:
     span     mean difference between the two
     rows     example -> row of `weights`; None if all examples have the same
     by_span  whether weights are those of (edge, span) pairs
+    at_once  how many circuits run as one batch; None for all
     """
 
     measure: Measure
@@ -58,6 +60,7 @@ class GradientJob:
     span: float
     rows: Mapping[Example, int] | None = None
     by_span: bool = False
+    at_once: int | None = None
 
     def __call__(self, model: Model, examples: Sequence[Example]) -> tuple[float | list[float], Tensor]:
         """Return the sum of the examples' losses, and its gradient [edge]; with `rows`, [example, edge].
@@ -65,26 +68,6 @@ class GradientJob:
         For several circuits, return the loss of each, and the gradients [circuit, edge]. They share the runs that don't
         depend on the weights.
         """
-        if self.rows is not None:
-            losses, gradients = self._run(model, examples, [self.weights[[self.rows[each] for each in examples]]])
-        elif self.weights.ndim == 1:
-            losses, gradients = self._run(model, examples, [self.weights])
-        elif is_narrow_model(model):
-            # Operations on small tensors take as long as on larger ones, so the circuits run as one batch.
-            n_circuits, n_examples = len(self.weights), len(examples)
-            rows = self.weights.repeat_interleave(n_examples, 0)
-            losses, gradients = self._run(model, [*examples] * n_circuits, [rows])
-            by_circuit = gradients[0].view(n_circuits, n_examples, -1).sum(1)
-            return losses[0].view(n_circuits, n_examples).sum(1).tolist(), by_circuit
-        else:
-            losses, gradients = self._run(model, examples, self.weights)
-            return [float(loss.sum()) for loss in losses], torch.stack(gradients)
-        return float(losses[0].sum()), gradients[0]
-
-    def _run(
-        self, model: Model, examples: Sequence[Example], circuits: Iterable[Tensor]
-    ) -> tuple[list[Tensor], list[Tensor]]:
-        """Return, for the weights of each circuit, the losses [example] and the gradient of their sum."""
         transformer, all_logits = model.transformer, self.metric.reads_all_logits
         tokens = make_batch(examples, transformer.device)
         batch = prepare(transformer, tokens, self.ablation.shares_prefix, self.by_span)
@@ -92,17 +75,23 @@ class GradientJob:
             reference = self.ablation.reference(batch)
             # Metrics that read only the answers' logits don't need the clean run.
             clean = batch.read_out(batch.run(batch.clean), True) if all_logits else None
-        full, empty = torch.tensor([self.ends[example] for example in examples], dtype=torch.float64).T
+        ends = torch.tensor([self.ends[example] for example in examples], dtype=torch.float64)
+        weights = self.weights if self.rows is None else self.weights[[self.rows[each] for each in examples]]
+        has_circuits = self.rows is None and weights.ndim == 2
         losses, gradients = [], []
-        for circuit in circuits:
-            weights = circuit.detach().to(transformer.device).requires_grad_()
-            readout = batch.read_stream(batch.run_weighted(weights, reference), all_logits)
-            value = self.metric.checked(readout, clean or readout)
-            loss = self.measure.loss(value, full.to(value), empty.to(value), self.span)
-            (gradient,) = torch.autograd.grad(loss.sum(), weights)
-            losses.append(loss.detach().cpu())
+        for part in weights.split(self.at_once or len(weights)) if has_circuits else [weights]:
+            times = len(part) if has_circuits else 1
+            repeated = batch.repeat(times)
+            part = part.detach().to(transformer.device).requires_grad_()
+            stream = repeated.run_weighted(part, repeat_rows(reference, times))
+            readout = repeated.read_stream(stream, all_logits)
+            value = self.metric.checked(readout, readout if clean is None else repeat_rows(clean, times))
+            full, empty = ends.to(value).repeat(times, 1).T
+            loss = self.measure.loss(value, full, empty, self.span)
+            (gradient,) = torch.autograd.grad(loss.sum(), part)
+            losses += loss.detach().cpu().view(times, -1).sum(1).tolist()
             gradients.append(gradient.float().cpu())
-        return losses, gradients
+        return (losses, torch.cat(gradients)) if has_circuits else (losses[0], gradients[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,7 +253,6 @@ class StepRunner:
         self.ablation = ablation.prepare(model, task, self.batches, engine)
         self.ends = dict(zip(task.examples, zip(full.tolist(), empty.tolist(), strict=True), strict=True))
         self.span = float((full - empty).mean())
-        self.part_size = choose_part_size(problem)
         # [edge] the node whose weight an edge has; None if edges have weights of their own
         sources = torch.tensor(model.graph.edge_source.astype(np.int64))
         self.edge_node = sources if problem.level == "node" else None
@@ -281,52 +269,47 @@ class StepRunner:
 
         The weights are [edge], [circuit, edge], or [row, edge] with `rows` (example -> row); the gradient has the same
         shape. The loss is a number, or [circuit]. Of nodes, a weight is that of all edges out of a node. Workers share
-        parts of the examples, and circuits of wide models.
+        parts of the examples.
         """
-        model, by_span, shape = self.problem.model, self.problem.positions, weights.shape
+        model, shape = self.problem.model, weights.shape
+        n_examples, at_once = choose_part(self.problem, len(weights) if rows is None and weights.ndim == 2 else 1)
         if self.edge_node is not None:
             weights = weights[..., self.edge_node]
         ends = {example: self.ends[example] for example in examples}
-        job = GradientJob(self.measure, self.problem.metric, self.ablation, weights, ends, self.span, rows, by_span)
-        groups: list[Any] = [...]
-        if rows is None and weights.ndim == 2 and not is_narrow_model(model):
-            # Circuits of one group share the runs that don't depend on the weights. Their sizes increase, so every
-            # n-th one makes groups of about equal cost.
-            n_groups = min(len(weights), self.engine.workers(model))
-            groups = [np.arange(first, len(weights), n_groups) for first in range(n_groups)]
-        places = [(group, start) for group in groups for start in range(0, len(examples), self.part_size)]
-        items = [
-            WorkItem(replace(job, weights=weights[group]), examples[start : start + self.part_size])
-            for group, start in places
-        ]
+        job = GradientJob(
+            self.measure, self.problem.metric, self.ablation, weights, ends, self.span, rows, self.problem.positions,
+            at_once,
+        )  # fmt: skip
+        starts = range(0, len(examples), n_examples)
+        items = [WorkItem(job, examples[start : start + n_examples]) for start in starts]
         loss, total = np.zeros(weights.shape[:-1] if rows is None else ()), torch.zeros(weights.shape)
         # Other steps run the other batches, so that starting processes pays even if a step takes a second.
         n_items_in_all = len(items) * len(self.batches)
         for index, parts in restore_order(self.engine.run(model, items, n_items_in_all)):
-            group, start = places[index]
             for done, (part_loss, gradient) in parts:
+                loss += part_loss
                 if rows is None:
-                    loss[group] += part_loss
-                    total[group] += gradient
+                    total += gradient
                 else:
-                    loss += part_loss
-                    total.index_add_(0, torch.tensor([rows[examples[start + place]] for place in done]), gradient)
+                    places = [rows[examples[starts[index] + place]] for place in done]
+                    total.index_add_(0, torch.tensor(places), gradient)
         mean_loss, mean_gradient = loss / len(examples), total / len(examples)
         if self.edge_node is not None:
             mean_gradient = torch.zeros(shape).index_add_(-1, self.edge_node, mean_gradient)
         return mean_loss, mean_gradient
 
 
-def choose_part_size(problem: LearningProblem) -> int:
-    """Return how many examples of a step run at once.
+def choose_part(problem: LearningProblem, n_circuits: int = 1) -> tuple[int, int]:
+    """Return how many examples of a step run at once, and how many of its circuits.
 
-    It is the same for every engine: each step depends on the one before, so that other rounding would add up.
+    Both are the same for every engine: each step depends on the one before, so that other rounding would add up.
     """
-    fits = choose_batch_size(None, _step_need(problem), problem.memory)
-    return min(fits, STEP_PART) if not is_narrow_model(problem.model) else fits
+    fits = choose_batch_size(None, _run_need(problem), problem.memory)
+    runs = fits if is_narrow_model(problem.model) else min(fits, PART_RUNS)
+    return max(1, runs // n_circuits), min(runs, n_circuits)
 
 
-def _step_need(problem: LearningProblem) -> Need:
+def _run_need(problem: LearningProblem) -> Need:
     """Return the memory of a weighted circuit and its gradient."""
     shape, longest = problem.model.transformer.shape, problem.task.longest
     return weighted_need(shape, longest, can_keep_streams(shape, longest), problem.positions)
@@ -336,7 +319,7 @@ def training_key(learner: Learner, problem: LearningProblem, session: Session) -
     """Return the key of a training in the session's store; "" without a store."""
     if session.store.folder is None:
         return ""
-    settings = (learner, problem.metric, problem.ablation, problem.sizes, choose_part_size(problem))
+    settings = (learner, problem.metric, problem.ablation, problem.sizes, choose_part(problem))
     validation = "" if problem.validation is None else problem.validation.digest
     kind: dict[str, Any] = {} if problem.level == "edge" else {"level": problem.level}
     if problem.positions:
@@ -348,17 +331,13 @@ def training_key(learner: Learner, problem: LearningProblem, session: Session) -
 
 
 def weighted_cost(problem: LearningProblem, steps: int, batch: int, circuits: int = 1) -> LearningCost:
-    """Return the cost of steps that run weighted circuits on `batch` examples.
-
-    Circuits of random edges are timed, of sizes from 0.2 % to 30 %; with one circuit a step, weights of one half.
-    """
+    """Return the cost of steps that run weighted circuits on `batch` examples. Weights of one half are timed."""
     model, task = problem.model, problem.task
     n_edges = problem.graph.n_edges if problem.positions else model.graph.n_edges  # nodes have weights of edges
-    weights = torch.full((n_edges,), 0.5)
-    if circuits > 1:
-        chances = torch.logspace(np.log10(0.002), np.log10(0.3), circuits)[:, None]
-        weights = (torch.rand((circuits, n_edges), generator=torch.Generator().manual_seed(0)) < chances).float()
-    pieces = 1 if is_narrow_model(model) else circuits
+    n_examples, at_once = choose_part(problem, circuits)
+    weights = torch.full((circuits, n_edges), 0.5)
     ends = dict.fromkeys(task.examples, (1.0, 0.0))
-    job = GradientJob(CMD, problem.metric, problem.ablation, weights, ends, 1.0, by_span=problem.positions)
-    return LearningCost(steps, min(batch, len(task)), _step_need(problem), job, pieces)
+    job = GradientJob(CMD, problem.metric, problem.ablation, weights, ends, 1.0, None, problem.positions, at_once)
+    need = _run_need(problem)
+    need = Need(need.fixed, need.each * at_once, need.layer * at_once)
+    return LearningCost(steps, min(batch, len(task)), need, job, n_examples)

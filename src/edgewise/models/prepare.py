@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +24,8 @@ from .memory import BUDGET, can_keep_streams, group_circuits
 from .rules import NO_RULES, BackwardRules
 from .transformer import Transformer
 from .weighted import run_weighted
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +106,8 @@ class Prepared:
     def run_weighted(self, weights: Tensor, reference: Trace, keep_streams: bool | None = None) -> Tensor:
         """Return the final stream [example * read, d_model] of a circuit with weights on its edges, for `read_stream`.
 
-        weights       [edge] or [example, edge], of a batch `by_span` of pairs; gradients are recorded if they require
-                      them
+        weights       [edge] or [group, edge], see `weighted.run_weighted`; of a batch `by_span`, those of pairs.
+                      Gradients are recorded if they require them
         keep_streams  see `weighted.run_weighted`; None keeps streams if they are small enough
         """
         if keep_streams is None:
@@ -162,11 +165,32 @@ class Prepared:
         sources = torch.tensor(self.model.graph.edge_source, dtype=torch.int64, device=values.device)
         return values.new_zeros((len(values), self.graph.n_edges)).index_add_(1, sources, values)
 
+    def repeat(self, times: int) -> Prepared:
+        """Return the batch with all its examples repeated, so that several circuits run on them at once."""
+        parts = {name: getattr(self, name) for name in ("frame", "clean", "corrupted", "last", "batch")}
+        return replace(self, **{name: repeat_rows(part, times) for name, part in parts.items()})
+
     def with_all_positions(self) -> Prepared:
         """Return the batch without a shared prefix, so that runs have all positions."""
         if self.frame.past is None:
             return self
         return prepare(self.model, self.batch, share_prefix=False, by_span=self.by_span, level=self.level)
+
+
+def repeat_rows(value: T, times: int) -> T:
+    """Return a tensor with its rows repeated as a whole; of a tuple, dict or dataclass, all its tensors."""
+    result: Any = value
+    if times > 1:
+        if isinstance(value, Tensor):
+            result = value.repeat(times, *[1] * (value.ndim - 1))
+        elif isinstance(value, tuple):
+            result = tuple(repeat_rows(part, times) for part in value)
+        elif isinstance(value, dict):
+            result = {key: repeat_rows(part, times) for key, part in value.items()}
+        elif is_dataclass(value):
+            parts = {field.name: getattr(value, field.name) for field in fields(value)}
+            result = replace(value, **repeat_rows(parts, times))  # type: ignore[type-var]
+    return result  # type: ignore[no-any-return]
 
 
 def prepare(

@@ -90,7 +90,7 @@ class Rows:
         return self._buffers[key][: self.places * readers * self._width].view(self.places, readers, self._width)
 
     def spread(self, mixing: Tensor, like: Tensor) -> Tensor:
-        """Return `mixing` [example, ...] or [place, ...] as [place, ...], in the dtype and on the device of `like`."""
+        """Return `mixing` [group, ...] or [place, ...] as [place, ...], in the dtype and on the device of `like`."""
         return mixing.to(like).repeat_interleave(self.places // len(mixing), 0)
 
     def reserve(self, count: int) -> tuple[slice, Tensor]:
@@ -142,7 +142,7 @@ class Rows:
 class Read(torch.autograd.Function):
     """Mix the first rows into streams, add the reference's stream [place, d_model], and project the result.
 
-    mixing       [place, reader, row], or [example, reader, row] if all positions have the same
+    mixing       [place, reader, row], or [group, reader, row] for groups of consecutive places
     projections  each for as many readers as it has heads; the mix of one more reader is returned unprojected
 
     Return the projections [reader, place, d_head] of the streams before a norm scales them; squared lengths

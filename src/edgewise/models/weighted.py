@@ -45,9 +45,9 @@ def run_weighted(
 ) -> Tensor:
     """Return the stream [example * read, d_model] of the logits at the positions that the metric reads.
 
-    weights       [edge], or [example, edge] for different weights per example. The gradient has the same shape: for
-                  [edge] it is summed over examples; `weights.expand(n_examples, -1)` gives the gradient of each example
-                  at the same cost.
+    weights       [edge], or [group, edge] for different weights of groups: equal numbers of consecutive examples. The
+                  gradient has the same shape, and is summed over the examples of a group. So
+                  `weights.expand(n_examples, -1)` gives the gradient of each example at the same cost.
     clean         [batch, position, d_model] the output of the node `input` on the clean prompt
     last          [batch, read] the positions that the metric reads
     keep_streams  whether to keep the streams of heads for the backward pass; mixing them again takes about a tenth more
@@ -120,10 +120,10 @@ def _run_last_layer(
     all_sources = torch.cat([sources, own_heads, sources.new_tensor([graph.n_sources - 1])])
 
     def at_reads(block: Tensor) -> Tensor:
-        """Return weights [example or place, reader, source] at the positions that the metric reads."""
+        """Return weights [group or place, reader, source] at the positions that the metric reads."""
         if len(block) == rows.places:
             return block.index_select(0, rows.last_on(block.device))
-        return block.expand(len(last), -1, -1).repeat_interleave(n_reads, 0)
+        return block.repeat_interleave(len(last) // len(block) * n_reads, 0)
 
     queries, mlp, logits = (
         at_reads(block)
@@ -194,24 +194,24 @@ def _running_heads(model: Transformer, weights: Tensor, reference: Trace) -> lis
 
 
 def _spread_to_places(block: Tensor, spans: Tensor, n_spans: int) -> Tensor:
-    """Return weights [place, edge] from those of pairs [example or 1, edge * n_spans]."""
-    by_span = block.unflatten(1, (-1, n_spans)).transpose(1, 2).flatten(0, 1)  # [example * span, edge]
-    if len(block) > 1:
-        spans = spans + n_spans * torch.arange(len(block), device=spans.device)[:, None]
+    """Return weights [place, edge] from those of pairs [group, edge * n_spans]."""
+    by_span = block.unflatten(1, (-1, n_spans)).transpose(1, 2).flatten(0, 1)  # [group * span, edge]
+    groups = torch.arange(len(block), device=spans.device).repeat_interleave(len(spans) // len(block))
+    spans = spans + n_spans * groups[:, None]
     return by_span.index_select(0, spans.flatten().to(block.device))
 
 
 def _by_reader(graph: Graph, block: Tensor, heads: Tensor, sources: Tensor) -> Tensor:
-    """Return the weights of a layer's attention as [example, reader, source], for all q, then all k, then all v."""
+    """Return the weights of a layer's attention as [group, reader, source], for all q, then all k, then all v."""
     # [source, head, qkv], the order of edges -> [(qkv, head), source]
     by_source = take(block.unflatten(1, (-1, graph.n_heads, 3)), 1, sources)
     return take(by_source, 2, heads).permute(0, 3, 2, 1).flatten(1, 2)
 
 
 def _source_mixing(graph: Graph, weights: Tensor, products: Sequence[Tensor]) -> Tensor:
-    """Return how to mix rows, from weights [example, reader, source] of the sources from `input` on.
+    """Return how to mix rows, from weights [group, reader, source] of the sources from `input` on.
 
-    The result is [example, reader, row], or [place, reader, row] if there are `products`.
+    The result is [group, reader, row], or [place, reader, row] if there are `products`.
     """
     if not products:
         return weights

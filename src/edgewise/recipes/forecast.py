@@ -189,8 +189,8 @@ class LearnWork(Work):
         stage = _plan_stage("learn", model, engine, self.task, cost.need, settings, cost.steps)
         label = f"{stage.task} for {self.learner.measure.name}"
         # A batch of another size than a step's would take another time per example.
-        size = min(stage.batch_size, cost.batch)
-        batches, pieces = -(-len(self.task) // size), cost.pieces * -(-cost.batch // size)
+        size = min(stage.batch_size, cost.batch, cost.part or cost.batch)
+        batches, pieces = -(-len(self.task) // size), -(-cost.batch // size)
         return replace(
             stage, task=label, batches=batches, batch_size=size, need=cost.need.total(size), pieces=pieces
         )  # fmt: skip
