@@ -38,6 +38,8 @@ WINDOW = 0.1
 LEAST_LOSS = 0.05
 # Without a warm start, all losses can be 0.
 LEAST_LARGEST_LOSS = 0.01
+# The warm start's losses are means over the first examples, at most this many: they need not be exact.
+MAX_SCALE_EXAMPLES = 32
 
 
 def soft_top_k(theta: Tensor, k: Tensor | float, temperature: float = 1.0) -> Tensor:
@@ -226,7 +228,8 @@ def _loss_scales(
     shares, _ = size_chances(graph, problem.sizes)
     sizes = [int(share * graph.n_edges) for share in shares]
     circuits = [Circuit(graph, hard_top_k(theta, size).numpy() > 0) for size in sizes]
-    evaluation = problem.evaluate(circuits, Session(engine=runner.engine, progress=ignore_progress))
+    quiet = Session(engine=runner.engine, progress=ignore_progress)
+    evaluation = problem.evaluate(circuits, quiet, problem.task[:MAX_SCALE_EXAMPLES])
     value, full, empty = (torch.tensor(x) for x in (evaluation.values, evaluation.full, evaluation.empty))
     losses = learner.measure.loss(value, full, empty, runner.span).mean(1).abs().numpy()
     least = LEAST_LOSS * max(float(losses.max()), LEAST_LARGEST_LOSS)
