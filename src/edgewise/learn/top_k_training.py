@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -117,8 +118,10 @@ def train(learner: TopKParameters, problem: LearningProblem, session: Session) -
         if (ranking := warm()) is not None:
             value = np.abs(ranking.value) if measure.rank == "absolute" else ranking.value
             candidates = {WARM_START: value.astype(np.float64), **candidates}
+        started = time.perf_counter()
         value, choices = compose_ranking(problem, validation, candidates, measure, quiet)
         about |= {
+            "seconds": state.seconds + time.perf_counter() - started,
             "validation": [[step, -measure.better * loss] for step, loss in state.checks],
             "validation_examples": len(validation),
             "choices": [[size, name] for size, name in choices.items()],
