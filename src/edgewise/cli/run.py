@@ -76,8 +76,9 @@ def command(
     Scores edges on train, selects circuits of ten sizes by each recipe (greedy or ILP, with and without bootstrapping
     and PNR), and evaluates them on test. Run the same command again to resume a stopped run.
 
-    The recipe whose circuits are written to circuits/ is chosen on validation if the task has it, else on test. With
-    --tune, edges are scored on train and validation, and one more recipe is chosen there by cross-validation.
+    The recipe whose circuits are written to circuits/ is chosen on validation if the task has it, else on test, and so
+    is the size that is shown first. With --tune, edges are scored on train and validation, and one more recipe is
+    chosen there by cross-validation, but the size on test.
     With --kappa, there are also recipes on shrunk scores. If they can be learned within --learn-budget, there are also
     rankings that are learned on train, and a portfolio of recipes that are chosen, for every size, on validation.
 
