@@ -113,7 +113,7 @@ def command(
     with common.session(folder, dry_run) as session:
         loaded = model.load()
         train, test, validation = _load_splits(loaded, task, split, tune, common.as_published)
-        settings = replace(settings, metric=settings.metric.for_task(train))
+        settings = replace(settings, metric=settings.metric.for_task(train.join(test, validation)))
         if tune and validation is not None:  # edges are scored on validation too, so recipes can't be compared there
             train, validation = tuning_task(train, validation, test), None
         splits = {"train": train, "test": test} | ({} if validation is None else {"validation": validation})
