@@ -49,6 +49,17 @@ def test_bos_of_a_template_is_not_doubled(demo):
     assert with_bos.digest == without.digest
 
 
+@pytest.mark.parametrize("space", ["", " "])
+def test_answers_have_the_space_that_the_template_puts_before_a_reply(demo, space):
+    reply = "{% for m in messages %}{% if m['role'] == 'user' %}Question: {{ m['content'] }} Answer:{% else %}"
+    template = reply + f"{space}{{{{ m['content'] }}}}{{% endif %}}{{% endfor %}}"
+    task = load_task("ioi", with_template(demo, template), "train", 3, chat=True)
+    plain = load_task("ioi", demo, "train", 3)
+    for before, after in zip(plain.examples, task.examples, strict=True):
+        assert after.text.correct == space + before.text.correct.strip()
+        assert after.text.incorrect == space + before.text.incorrect.strip()
+
+
 @pytest.mark.parametrize(
     "template, words",
     [

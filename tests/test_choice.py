@@ -11,6 +11,7 @@ from conftest import build, random_task
 
 from edgewise import CMD, CPR, Greedy, Ilp, InputError, Recipe, Settings, TopN, discover, read_result, wrap_model
 from edgewise.io.formats import read_edge_file
+from edgewise.report.circuit_summary import open_circuit
 from edgewise.report.figures import FIGURES
 from edgewise.report.viewer.view import view_of_run
 from edgewise.report.write_result import write_result
@@ -56,6 +57,27 @@ def test_validation_chooses_the_recipe_and_test_measures_it(inputs, validated, t
     assert differ, "validation and test agree, so this test shows nothing; take another seed"
 
 
+def test_validation_chooses_the_size_that_is_shown(inputs, validated, tested, tmp_path):
+    """Which is that of the validation examples' own run, for all recipes; the result folder has it."""
+    model, train, _, validation = inputs
+    on_validation = discover(model, train, validation, SETTINGS, RECIPES)
+    write_result(validated, tmp_path / "r")
+    differ = 0
+    for run in (validated, read_result(tmp_path / "r")):
+        for outcome, other, without in zip(run.outcomes, on_validation.outcomes, tested.outcomes, strict=True):
+            assert outcome.validation == tuple(other.curve.faithfulness)
+            assert outcome.default_size == other.default_size and outcome.sized_on == "validation"
+            assert without.validation == () and without.sized_on == "the evaluated examples"
+            differ += outcome.default_size != without.default_size
+    assert differ, "validation and test agree, so this test shows nothing; take another seed"
+    page, caption = (tmp_path / "r" / "README.md").read_text(), FIGURES["circuit"](run)._supxlabel.get_text()
+    assert "on validation" in caption.replace("\n", " ") and "on the evaluated examples" not in page
+    shown = open_circuit(tmp_path / "r").reason
+    assert "on validation" in shown.partition("chosen on validation")[2]
+    with pytest.raises(InputError, match="4 sizes can't have 1 values on validation"):
+        replace(outcome, validation=(0.5,))
+
+
 def test_a_choice_on_test_says_so_everywhere(tested, tmp_path):
     write_result(tested, tmp_path / "r")
     read = read_result(tmp_path / "r")
@@ -74,6 +96,7 @@ def test_a_choice_on_test_says_so_everywhere(tested, tmp_path):
     for name in ("faithfulness", "circuit"):
         caption = FIGURES[name](read)._supxlabel.get_text().replace("\n", " ")
         assert caption.count("chosen on test, the evaluated examples") == 2, name
+    assert "on the evaluated examples" in open_circuit(tmp_path / "r").reason
     with pytest.raises(InputError, match="would look at test"):
         convert_to_submission(tmp_path / "r", tmp_path / "out", "circuits", "ioi", "gpt2")
 

@@ -164,6 +164,14 @@ def test_options_of_windows_that_transformers_ignores_raise_an_input_error(famil
         wrap_model(getattr(transformers, name)(config))
 
 
+@pytest.mark.parametrize("option", [{"use_sliding_window": False}, {"layer_types": ["full_attention"] * 2}])
+@pytest.mark.parametrize("family", ["mistral", "phi3"])
+def test_options_of_windows_do_not_matter_without_a_window(family, option):
+    name, fields = FAMILIES[family]
+    config = getattr(transformers, name).config_class(**fields | {"sliding_window": None} | option)
+    check_logits(getattr(transformers, name)(config).eval(), torch.arange(1, 9)[None])
+
+
 def test_an_opt_with_norms_after_attention_and_mlp_raises_an_input_error():
     with pytest.raises(InputError, match="do_layer_norm_before = False"):
         wrap_model(OPTForCausalLM(OPTConfig(**SMALL, ffn_dim=40, do_layer_norm_before=False)))

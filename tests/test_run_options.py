@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 from commands import GOOD, refused, run_json
 
 from edgewise import read_result
+from edgewise.models.model_files import find_model_files
 
 RUN = ("--no-learned", "--no-verify", "--stability", 0)
 
@@ -46,7 +49,7 @@ def test_verify_and_knock_out_measure_as_the_run_did(edgewise, tmp_path):
     # The command that has the option decides, even if it is the default.
     code, out, err = edgewise("evaluate", circuit, "--ablation", "patching", "--examples", 8, "--json")
     assert code == 0 and json.loads(out)["ablation"] == "patching"
-    assert "--task mcqa --seed 3, as in the run" in err
+    assert "--task mcqa --bos yes --seed 3 --metric logit-difference, as in the run" in err
 
 
 def test_rows_that_a_run_left_out_are_left_out_again(edgewise, tmp_path):
@@ -56,8 +59,26 @@ def test_rows_that_a_run_left_out_are_left_out_again(edgewise, tmp_path):
     path.write_text("".join(f"{json.dumps(row)}\n" for row in (*rows, bad)))
     circuit, expected = make_run(edgewise, tmp_path / "run", "--task", path, "--skip-bad")
     code, out, err = edgewise("evaluate", circuit, "--json")
-    assert code == 0 and "--skip-bad, as in the run" in err
+    assert code == 0 and "--skip-bad --metric logit-difference, as in the run" in err
     assert json.loads(out)["circuits"][0]["faithfulness"] == pytest.approx(expected, abs=1e-5)
+
+
+def test_relative_paths_of_a_run_are_found_from_another_folder(edgewise, tmp_path, monkeypatch):
+    """They are relative to where the run was started: a folder above the run, usually."""
+    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    project.mkdir(), elsewhere.mkdir()
+    rows = [{**GOOD, "clean": GOOD["clean"].replace("Mary", name)} for name in ("Mary", "Anna", "Emma")]
+    (project / "t.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    shutil.copytree(find_model_files("demo").location, project / "my-model")
+    monkeypatch.chdir(project)
+    _, expected = make_run(edgewise, Path("results/run"), "--task", "t.jsonl", "--model", "my-model")
+    monkeypatch.chdir(elsewhere)
+    circuit = "../project/results/run/circuits/cmd-0.1.npz"
+    assert run_json("evaluate", circuit)["circuits"][0]["faithfulness"] == pytest.approx(expected, abs=1e-5)
+    (project / "t.jsonl").rename(elsewhere / "other.jsonl")
+    message = refused(edgewise, "evaluate", circuit)
+    assert "the task file of the run of the circuits, 't.jsonl', is neither here nor in a folder above" in message
+    assert "give --task" in message and edgewise("evaluate", circuit, "--task", "other.jsonl")[0] == 0
 
 
 def test_circuits_of_runs_that_differ_need_the_option(edgewise, tmp_path):

@@ -180,9 +180,18 @@ def test_a_finished_comparison_is_only_replaced_with_overwrite(edgewise, tmp_pat
         "--out",
         tmp_path / "out",
     )
-    assert edgewise(*words)[0] == 0
-    assert "--overwrite" in refused(edgewise, *words)
+    code, table, _ = edgewise(*words)
+    assert code == 0
+    before = (tmp_path / "out" / "methods.json").read_bytes()
+    code, out, err = edgewise(*words)  # the same command shows the result
+    assert (code, out) == (0, table) and "nothing is computed again" in err
+    assert (tmp_path / "out" / "methods.json").read_bytes() == before
+    message = refused(edgewise, *words, "--ablation", "zero")
+    assert "made from other inputs" in message and "ablation" in message and "--overwrite" in message
     assert edgewise(*words, "--overwrite")[0] == 0
+    record = json.loads(before)
+    (tmp_path / "out" / "methods.json").write_text(json.dumps(record | {"rows": [{}]}))
+    assert "methods.json can't be read" in refused(edgewise, *words)
     (tmp_path / "out" / "notes.txt").write_text("mine")
     assert "notes.txt" in refused(edgewise, *words, "--overwrite")
 

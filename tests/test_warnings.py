@@ -63,6 +63,35 @@ class WordTokenizer:
         return {"input_ids": [[self.tokens.setdefault(w, len(self.tokens)) for w in listed] for listed in words]}
 
 
+class LlamaTokenizer(WordTokenizer):
+    """A token per word, with the space before it. A text that does not begin with a space gets one, as in Llama 2."""
+
+    def __init__(self):
+        super().__init__(with_space=True)
+
+    def __call__(self, texts, add_special_tokens=False):
+        return super().__call__([text if text.startswith(" ") else f" {text}" for text in texts])
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer", "token"),
+    [
+        ("the answer is (", "A", "A"),
+        ("the answer is\n", "A", "A"),
+        ("the answer is", " A", " A"),
+        ("the answer is -", "A", "A"),
+        ("the answer is", "A", " A"),  # "isA" is another word, so the answer is encoded alone
+    ],
+)
+def test_an_answer_is_the_token_that_follows_the_prompt(prompt, answer, token):
+    tokenizer = LlamaTokenizer()
+    model = SimpleNamespace(tokenizer=tokenizer, bos=None, vocabulary=99, max_length=9, name="m")
+    pair = {"clean": prompt, "corrupted": prompt.replace("the", "an"), "correct": answer}
+    sets = {"correct": [answer, answer.replace("A", "B")]}
+    for row in (pair, pair | sets):
+        assert make_task([row], model)[0].correct == tokenizer.tokens[token]
+
+
 @pytest.mark.parametrize(
     ("prompt", "answer", "is_joined"),
     [("one and one is", "two", True), ("one and one is", " two", False), ("one and one is:", "two", False),

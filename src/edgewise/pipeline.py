@@ -103,7 +103,7 @@ def discover(
         raise InputError(f"attention must be a whole number of examples, at least 0, not {attention!r}")
     check_minutes(learn_budget)
     _check_tasks(model, train, test, validation, settings)
-    settings = replace(settings, metric=settings.metric.for_task(train))
+    settings = replace(settings, metric=settings.metric.for_task(train.join(test, validation)))
     model, clock = model.pin(), _Clock()
     if recipes is None:
         recipes = _default_recipes(model, train, settings, learn_budget, seed, session)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from conftest import VOCABULARY, first_in_every_family, random_task
 
-from edgewise import Circuit, Eap, EapIg, InputError
+from edgewise import CMD, Circuit, Eap, EapIg, Greedy, InputError, Recipe, Settings, discover
 from edgewise.evaluate import ABLATIONS, CPR, Mean, PositionalMean
 from edgewise.evaluate.run_circuits import evaluate_circuits
 from edgewise.learn.training import GradientJob
@@ -286,6 +286,22 @@ def test_each_task_has_its_metric(model, task):
             with pytest.raises(InputError, match="have no incorrect one; use log-probability or kl"):
                 metric.for_task(alone)
         assert Kl().for_task(alone) == Kl()
+    both = both_answers()[0]
+    for metric in (LogitDifference(), ProbabilityDifference()):
+        with pytest.raises(InputError, match=r"in 1 of the .* these are the same; use log-probability-difference"):
+            metric.for_task(both)
+    with pytest.raises(InputError, match="sets of answers, and answers of several tokens: no metric suits both"):
+        TaskMetric().for_task(with_sets(task).join(both))
+
+
+@pytest.mark.parametrize("family", ["gpt2"])
+def test_the_metric_of_a_run_suits_all_its_splits(model, task):
+    both = both_answers()[0]
+    for train, test in ((task, both), (both, task)):
+        run = discover(model, train, test, Settings(sizes=(0.5, 1.0)), [(CMD, Recipe(Greedy()))], attention=0)
+        assert run.settings.metric == LogProbabilityDifference()
+        expected = evaluate_circuits(model, test, [], LogProbabilityDifference()).full
+        np.testing.assert_allclose(run.outcomes[0].curve.full, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -76,8 +76,9 @@ def command(
     Scores edges on train, selects circuits of ten sizes by each recipe (greedy or ILP, with and without bootstrapping
     and PNR), and evaluates them on test. Run the same command again to resume a stopped run.
 
-    The recipe whose circuits are written to circuits/ is chosen on validation if the task has it, else on test. With
-    --tune, edges are scored on train and validation, and one more recipe is chosen there by cross-validation.
+    The recipe whose circuits are written to circuits/ is chosen on validation if the task has it, else on test, and so
+    is the size that is shown first. With --tune, edges are scored on train and validation, and one more recipe is
+    chosen there by cross-validation, but the size on test.
     With --kappa, there are also recipes on shrunk scores. If they can be learned within --learn-budget, there are also
     rankings that are learned on train, and a portfolio of recipes that are chosen, for every size, on validation.
 
@@ -112,7 +113,7 @@ def command(
     with common.session(folder, dry_run) as session:
         loaded = model.load()
         train, test, validation = _load_splits(loaded, task, split, tune, common.as_published)
-        settings = replace(settings, metric=settings.metric.for_task(train))
+        settings = replace(settings, metric=settings.metric.for_task(train.join(test, validation)))
         if tune and validation is not None:  # edges are scored on validation too, so recipes can't be compared there
             train, validation = tuning_task(train, validation, test), None
         splits = {"train": train, "test": test} | ({} if validation is None else {"validation": validation})

@@ -11,8 +11,10 @@ from ..errors import InputError, warn
 from ..evaluate.ablations import ABLATIONS
 from ..evaluate.faithfulness import FAITHFULNESS
 from ..models import DEMO
+from ..models.model_files import CONFIG_FILE
 from ..recipes.discovery import Discovery
 from ..results import is_result, read_result
+from ..tasks import is_task_file
 from ..tasks.metrics import METRICS
 from . import options
 from .console import note
@@ -85,7 +87,7 @@ class CircuitRuns:
         left_out |= {*MODEL_OPTIONS} if "model" in self.given_options else set()
         left_out |= {*TASK_OPTIONS} if "task" in self.given_options else set()
         taken = {}
-        recorded = [_recorded_options(discovery) for discovery in self.runs.values()]
+        recorded = [_recorded_options(folder, discovery) for folder, discovery in self.runs.items()]
         for name in [name for name in (recorded[0] if recorded else ()) if name in names - left_out]:
             flag = f"--{name.replace('_', '-')}"
             value, *others = dict.fromkeys(each[name] for each in recorded)
@@ -96,6 +98,11 @@ class CircuitRuns:
                 )
             if name in REGISTERED and value not in REGISTERED[name]:
                 raise InputError(f"the run of the circuits has {flag} {value!r}, which is no choice here; give {flag}")
+            if name == "task" and is_task_file(value) and not Path(value).is_file():
+                raise InputError(
+                    f"the task file of the run of the circuits, {value!r}, is neither here nor in a folder above the "
+                    "run; start the command where the run was started, or give --task PATH and the run's other options"
+                )
             taken[name] = value
         return taken
 
@@ -113,13 +120,23 @@ def _find_run(path: Path) -> Path | None:
     return folder if is_result(folder) else None
 
 
-def _recorded_options(discovery: Discovery) -> dict[str, Any]:
+def _locate(name: str, run: Path, file: str = "") -> str:
+    """Return the path of a task file, or of a model's folder with a `file`, which is relative to where a run began.
+
+    It is here, or in a folder above the run. If it is in neither, the name stays as it is.
+    """
+    above = [] if (Path(name) / file).is_file() else [folder / name for folder in run.absolute().parents]
+    return str(next((path for path in above if (path / file).is_file()), name))
+
+
+def _recorded_options(folder: Path, discovery: Discovery) -> dict[str, Any]:
     """Return option -> value of a run. Its `made_from` is empty if it was run in Python, and files can be changed."""
     run, settings, made_from = discovery.run, discovery.settings, discovery.run.made_from
     columns = made_from.get("columns")
+    task = str(made_from.get("task", run.task))  # the record of a run has a task file's stem; this is its path
     return {
-        "model": run.model,
-        "task": str(made_from.get("task", run.task)),  # the record of a run has a task file's stem; this is its path
+        "model": _locate(run.model, folder, "" if run.model.endswith(".gguf") else CONFIG_FILE),
+        "task": _locate(task, folder) if is_task_file(task) else task,
         "bos": "no" if run.bos is None else "yes",
         "seed": run.seed,
         "chat": made_from.get("chat") is True,
@@ -135,8 +152,8 @@ def _recorded_options(discovery: Discovery) -> dict[str, Any]:
 def _describe(taken: dict[str, Any], groups: Iterable[Any]) -> str:
     """Return the model, the task, and the other options that aren't the default, as on the command line."""
     defaults = {field.name: getattr(field.default, "default", None) for group in groups for field in fields(group)}
-    # Of --bos and --metric, the run recorded what auto stands for: they may have the default.
-    shown = {name: value for name, value in taken.items() if defaults[name] not in (value, options.AUTO)}
+    # Of --bos and --metric, the run recorded what auto stands for: they are shown, too.
+    shown = {name: value for name, value in taken.items() if defaults[name] != value}
     flags = {name: f"--{name.replace('_', '-')}" for name in shown}
     return " ".join(flags[name] if value is True else f"{flags[name]} {value}" for name, value in shown.items())
 

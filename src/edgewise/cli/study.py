@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from .. import recipes, runtime, study as studies
 from ..errors import InputError
-from ..io.atomic import check_folder
+from ..io.atomic import check_folder, tree_digest
+from ..io.reading import wrap_read_errors
 from ..learn import LEARNERS
 from ..models.model_files import UNTRAINED
 from ..report.study_tables import write_study
@@ -19,6 +20,7 @@ from ..tasks.hub import parse_columns
 from . import options
 from .console import duration, explain, note, out, print_forecast, print_json, print_tables, say, show_progress, status
 from .options import option, parse_numbers
+from .repeat import KEY, check_same, made_from, read_record
 from .report import show_study
 
 
@@ -207,7 +209,8 @@ def _compare_methods(
     """Run and print a comparison of scorers and learners."""
     from ..report import methods_table  # imports torch
 
-    check_folder(folder, overwrite, methods_table.FILE_PATTERN)
+    is_made = not overwrite and (folder / methods_table.FILE).is_file()
+    check_folder(folder, overwrite or is_made, methods_table.FILE_PATTERN)
     learning = {"steps": common.learn_steps, "rate": common.learning_rate}
     parameters: dict[str, Any] = {"scorer_parameters": {"steps": common.steps}, "learner_parameters": learning}
     methods, _ = studies.choose_methods(names, plan.settings, **parameters)
@@ -216,6 +219,14 @@ def _compare_methods(
         if unused:
             raise InputError(f"--{unused[0].replace('_', '-')} needs a learner in --scorers: nothing would be learned")
     _show_notes(plan, common.time_limit)
+    true_circuit = tree_digest(Path(truth)) if truth is not None and Path(truth).exists() else truth
+    inputs = made_from(plan=plan.record(), files=plan.files(), scorers=names, truth=true_circuit, **parameters)
+    if is_made and not dry_run:
+        content = read_record(folder / methods_table.FILE)
+        check_same(folder, content.get(KEY), inputs)
+        with wrap_read_errors(folder / methods_table.FILE):
+            _show_methods(content, folder, as_json)
+        return
     with common.session(folder, dry_run) as session:
         if dry_run:
             forecasts = studies.method_forecasts(plan, names, **parameters, cache=cache, engine=session.engine)
@@ -224,9 +235,16 @@ def _compare_methods(
         with show_progress(session) as session:
             comparison = studies.compare_methods(plan, names, truth, **parameters, cache=cache, session=session)
         with status("writing the table and the figure"):
-            content = methods_table.write_methods(comparison, folder, overwrite)
+            content = methods_table.write_methods(comparison, folder, overwrite, inputs)
+    _show_methods(content, folder, as_json)
+
+
+def _show_methods(content: Mapping[str, Any], folder: Path, as_json: bool) -> None:
+    """Print a comparison of scorers and learners."""
+    from ..report import methods_table  # imports torch
+
     if as_json:
-        print_json(content | {"out": str(folder)})
+        print_json(dict(content) | {"out": str(folder)})
         return
     print_tables(methods_table.methods_terminal(content, out.width))
     for line in methods_table.rank_lines(content):

@@ -61,6 +61,8 @@ def check_config(config: Any) -> Family:
     for name, value in config.to_dict().items():
         if name == "quantization_config" and (value or {}).get("quant_method") == "gguf":
             continue  # transformers de-quantises the weights of a .gguf file
+        if name in _WINDOWS and getattr(config, "sliding_window", None) is None:
+            continue  # which layers have a window doesn't matter if there is none
         if name in family.demands and value not in family.demands[name]:
             allowed = " or ".join(repr(v) for v in family.demands[name])
             raise InputError(f"this {kind} config has {name} = {value!r}, which isn't supported; expected {allowed}")

@@ -49,6 +49,7 @@ def choose_outcomes(
     """Choose an outcome per measure: the portfolio; else the tuned one; else the best on validation; else on test.
 
     There is a portfolio if recipes have learners and there is a validation task. It comes after all other outcomes.
+    Outcomes get their faithfulness on validation, which chooses the default size.
     `chosen_on` is set to the split of the examples that chose an outcome. Beside a portfolio, the tuned or the best
     single recipe has it too; `chosen_outcome` then returns the portfolio. The only outcome of a measure isn't chosen.
 
@@ -63,6 +64,9 @@ def choose_outcomes(
         if len(rows) > 1 and not any(marked[row].chosen_on for row in rows):
             best = max(rows, key=lambda row: measure.better * judged[row].area)
             marked[best] = replace(marked[best], chosen_on=split)
+    if validation is not None:
+        pairs = zip(marked, validated, strict=True)
+        marked = [replace(outcome, validation=tuple(v.curve.faithfulness.tolist())) for outcome, v in pairs]
     if validation is not None and any(outcome.recipe.learner for outcome in outcomes):
         marked += [portfolio(validated, marked, measure, split) for measure in list_measures(outcomes)]
     return tuple(marked)
@@ -83,11 +87,12 @@ def portfolio(validation: Sequence[Outcome], test: Sequence[Outcome], measure: M
     default = max(rows, key=lambda row: measure.better * validation[row].area)
     heights = {row: resample_heights(validation[row].curve, measure) for row in rows}
     confidence = 1 - (1 - CONFIDENCE) / max(1, len(rows) - 1)
-    chosen = []
+    chosen, on_validation = [], []
     for size, height in enumerate(heights[default]):
         better = [row for row in rows if heights[row][size].minus(height, confidence).is_better]
         best = max(better, key=lambda row: measure.better * heights[row][size].estimate, default=default)
         chosen.append(test[best])
+        on_validation.append(float(validation[best].curve.faithfulness[size]))
     first, sizes = chosen[0].curve, range(len(chosen))
     curve = replace(
         first,
@@ -102,6 +107,7 @@ def portfolio(validation: Sequence[Outcome], test: Sequence[Outcome], measure: M
         tuple(chosen[size].rankings[size] for size in sizes),
         chosen_on=split,
         choices=tuple(outcome.name for outcome in chosen),
+        validation=tuple(on_validation),
     )
 
 

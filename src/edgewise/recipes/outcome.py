@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..core.circuit import Circuit
 from ..core.notebook import data_frame, from_report
 from ..core.ranking import Ranking
+from ..errors import InputError
 from ..evaluate import Curve, Measure, Resampled, resample
 from ..select import Selection
 from .recipe import Recipe
@@ -28,6 +32,7 @@ class Outcome:
     chosen_on   the split whose examples chose this recipe among others: that of a validation task, that of train if
                 the recipe was tuned, or the evaluated split itself. Empty if the recipe wasn't chosen.
     choices     of a portfolio: the name of the recipe that each size takes
+    validation  faithfulness [size] on validation examples, which choose the default size. Empty without such examples
     """
 
     measure: Measure
@@ -37,6 +42,11 @@ class Outcome:
     rankings: tuple[Ranking, ...] = ()
     chosen_on: str = ""
     choices: tuple[str, ...] = ()
+    validation: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.validation) not in (0, len(self.curve.shares)):
+            raise InputError(f"{len(self.curve.shares)} sizes can't have {len(self.validation)} values on validation")
 
     @property
     def name(self) -> str:
@@ -58,8 +68,18 @@ class Outcome:
 
     @property
     def default_size(self) -> int:
-        """Index of the size to show by default: the smallest circuit that is faithful by the measure."""
-        return self.curve.default_size(self.measure)
+        """Index of the size to show by default: the smallest that is faithful by the measure; see `sized_on`."""
+        return self.curve.default_size(self.measure, self.validation)
+
+    @property
+    def sizing_faithfulness(self) -> NDArray[np.float64]:
+        """Faithfulness [size] on the examples that choose the default size."""
+        return np.array(self.validation) if self.validation else self.curve.faithfulness
+
+    @property
+    def sized_on(self) -> str:
+        """The examples that choose the default size, in words: those of validation, else the evaluated ones."""
+        return "validation" if self.validation else "the evaluated examples"
 
     def circuit(self, size: float | None = None) -> Circuit:
         """Return the circuit of a size.
@@ -68,7 +88,7 @@ class Outcome:
         ----------
         size
             A float is a share of the edges, such as 0.05; an int is the number of edges that was asked for. By default
-            the smallest that is faithful by the measure.
+            the smallest that is faithful by the measure, on validation if there was such a task, else on test.
 
         Examples
         --------

@@ -157,13 +157,14 @@ def open_run_circuit(
 def _find_size(row: Outcome, size: str | None) -> tuple[int, str]:
     """Return the place of a size, or the place of the default size and the reason for it."""
     curve, measure, place = row.curve, row.measure, row.default_size
-    values = curve.faithfulness
+    values = row.sizing_faithfulness
     if size is None and measure.is_faithful(values)[place]:
-        return place, measure.smallest_faithful
+        return place, f"{measure.smallest_faithful} on {row.sized_on}"
     if size is None:
         parts = [float(value) for value, share in zip(values, curve.shares, strict=True) if share < 1]
         nearest = min(parts, key=lambda value: abs(1 - value), default=float(values[place]))
-        return place, f"no size has faithfulness {measure.target}; the nearest is {format_number(nearest, digits=2)}"
+        reason = f"no size has faithfulness {measure.target} on {row.sized_on}"
+        return place, f"{reason}; the nearest is {format_number(nearest, digits=2)}"
     number = parse_share(size)
     for place, share in enumerate(curve.shares):
         if isclose(share, number):

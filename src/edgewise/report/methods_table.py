@@ -25,6 +25,7 @@ from .tables import BEST, MARKS_LEGEND, mark_words, number_tables
 FORMAT, VERSION = "edgewise-methods", 1
 # A regular expression of the files in the folder of a comparison.
 FILE_PATTERN = r"methods\.(md|csv|json)|figure\.(png|svg)"
+FILE = "methods.json"
 INDENT = "  "
 # The order of the table's columns.
 MEASURES = BOTH_MEASURES[::-1]
@@ -97,7 +98,12 @@ def methods_summary(comparison: MethodComparison) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def write_methods(comparison: MethodComparison, folder: str | Path, overwrite: bool = False) -> dict[str, Any]:
+def write_methods(
+    comparison: MethodComparison,
+    folder: str | Path,
+    overwrite: bool = False,
+    made_from: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Write the table and the figure into a folder, atomically.
 
     Parameters
@@ -108,18 +114,20 @@ def write_methods(comparison: MethodComparison, folder: str | Path, overwrite: b
         The folder to write methods.md, methods.csv, methods.json, figure.png and figure.svg to.
     overwrite
         Replace an earlier comparison.
+    made_from
+        Inputs to record in methods.json, as plain data.
 
     Returns
     -------
     dict
         The content of methods.json.
     """
-    content = methods_summary(comparison)
+    content = methods_summary(comparison) | ({} if made_from is None else {"made_from": made_from})
     images = draw_files({"figure": lambda _: methods_figure(comparison)})
     with atomic_folder(Path(folder), overwrite, FILE_PATTERN) as draft:
         write_text(draft / "methods.md", methods_markdown(content))
         write_text(draft / "methods.csv", csv_text(content["rows"]))
-        write_json(draft / "methods.json", content)
+        write_json(draft / FILE, content)
         for name, image in images.items():
             write_bytes(draft / name, image)
     return content

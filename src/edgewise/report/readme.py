@@ -115,8 +115,8 @@ def _result_line(result: Discovery, measure: Measure) -> str:
     place, curve = row.default_size, row.curve
     size = f"{format_percent(curve.shares[place])} % of the {result.run.graph.units}"
     shown = f"{size}, faithfulness {format_number(curve.faithfulness[place])}"
-    if measure.is_faithful(curve.faithfulness)[place]:
-        shown = f"{measure.smallest_faithful}: {shown}"
+    if measure.is_faithful(row.sizing_faithfulness)[place]:
+        shown = f"{measure.smallest_faithful} on {row.sized_on}: {shown}"
     return f"- {measure.name} {format_number(row.area)}, by {code(row.name)}, {code(how)}; {shown}"
 
 

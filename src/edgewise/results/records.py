@@ -35,7 +35,13 @@ class SelectionRecord(TypedDict):
     possible_pnr: float | None
 
 
-class CurveRecord(TypedDict):
+class NewCurveFields(TypedDict, total=False):
+    """Fields of curve.json that older results lack: the faithfulness [size] on validation examples."""
+
+    validation: tuple[float, ...]
+
+
+class CurveRecord(NewCurveFields):
     """One recipe in curve.json. Area, interval and comparison are for people: readers compute them from the values.
 
     Files say "benchmark" for a measure and "method" for a recipe.

@@ -268,7 +268,15 @@ def _read_outcomes(
         )
         selections = _PackedSelections(graph, sizes, masks)
         outcomes.append(
-            Outcome(measure, recipe, selections, curve, chosen_on=record["chosen_on"], choices=record["choices"])
+            Outcome(
+                measure,
+                recipe,
+                selections,
+                curve,
+                chosen_on=record["chosen_on"],
+                choices=record["choices"],
+                validation=record.get("validation", ()),
+            )
         )
     return tuple(outcomes)
 
@@ -299,6 +307,7 @@ def _curve_record(result: Discovery, outcome: Outcome) -> dict[str, Any]:
         **outcome.recipe.record(),
         "chosen_on": outcome.chosen_on,
         "choices": list(outcome.choices),
+        "validation": list(outcome.validation),
         "area": outcome.area,
         "interval": outcome.resampled.interval().record(),
         "against_greedy": outcome.resampled.minus(greedy.resampled).record() if greedy else None,

@@ -2,40 +2,47 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from ..errors import InputError
 from ..io.reading import wrap_read_errors
 from .spans import END, CharacterSpan, end_span
-from .task import Task, TokenReader
+from .task import PromptPair, Task, TokenReader
 from .tokens import tokenize
 
 
 def use_chat(task: Task, model: TokenReader) -> Task:
     """Return the task with every prompt as a message of the user, in the chat template of the model's tokenizer.
 
-    The prompt ends where the reply begins, so answers have no leading space there. An answer that is compared with
-    another stands for its first token. Raise InputError if the tokenizer has no chat template, or the task is made of
-    tokens.
+    The prompt ends where the reply begins, so answers have a leading space only if the template puts one there. An
+    answer that is compared with another stands for its first token. Raise InputError if the tokenizer has no chat
+    template, or the task is made of tokens.
     """
     if getattr(model.tokenizer, "chat_template", None) is None:
         raise InputError(f"model {model.name!r} has no chat template; use it without chat")
-    pairs = []
+    pairs: list[PromptPair] = []
+    space: str | None = None
+
+    def reply(answer: str) -> str:
+        return f"{space}{answer.lstrip(' ')}"
+
     for example in task.examples:
         if example.text is None:
             raise InputError(f"task {task.name!r} is made of tokens; a chat template needs text")
         pair = example.text
         clean, corrupted = (_render(text, model.tokenizer, model.bos) for text in (pair.clean, pair.corrupted))
+        space = _space_before_reply(pair.clean, clean, model.tokenizer) if space is None else space
         pairs.append(
             replace(
                 pair,
                 clean=clean,
                 corrupted=corrupted,
-                correct=pair.correct.lstrip(" "),
-                incorrect=None if pair.incorrect is None else pair.incorrect.lstrip(" "),
-                also_correct=tuple(answer.lstrip(" ") for answer in pair.also_correct),
-                also_incorrect=tuple(answer.lstrip(" ") for answer in pair.also_incorrect),
+                correct=reply(pair.correct),
+                incorrect=None if pair.incorrect is None else reply(pair.incorrect),
+                also_correct=tuple(map(reply, pair.also_correct)),
+                also_incorrect=tuple(map(reply, pair.also_incorrect)),
                 first_token_decides=pair.first_token_decides or pair.incorrect is not None,
                 spans=_move_spans(pair.spans, pair.clean, clean),
                 corrupted_spans=_move_spans(pair.corrupted_spans, pair.corrupted, corrupted),
@@ -44,10 +51,24 @@ def use_chat(task: Task, model: TokenReader) -> Task:
     return replace(task, examples=tokenize(pairs, model.tokenizer, model.bos, f"task {task.name!r}"))
 
 
-def _render(prompt: str, tokenizer: Any, bos: int | None) -> str:
-    messages = [{"role": "user", "content": prompt}]
+def _apply_template(tokenizer: Any, add_generation_prompt: bool, **messages: str) -> str:
+    """Return messages, role=content, in the chat template."""
     with wrap_read_errors("the chat template", "it fails on a message of the user"):
-        text: str = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        listed = [{"role": role, "content": content} for role, content in messages.items()]
+        text: str = tokenizer.apply_chat_template(listed, tokenize=False, add_generation_prompt=add_generation_prompt)
+        return text
+
+
+def _space_before_reply(prompt: str, rendered: str, tokenizer: Any) -> str:
+    """Return the space that the template puts between the rendered prompt and a reply, or ''. Llama 2 has one."""
+    with suppress(InputError):  # some templates take no message of the assistant
+        text = _apply_template(tokenizer, False, user=prompt, assistant="Yes")
+        return " " if text.partition(rendered)[2].startswith(" Yes") else ""
+    return ""
+
+
+def _render(prompt: str, tokenizer: Any, bos: int | None) -> str:
+    text = _apply_template(tokenizer, True, user=prompt)
     if prompt.strip() not in text:
         raise InputError("the chat template changes the text of prompts; use the model without chat")
     # Many templates begin with the BOS token, which edgewise puts before every prompt itself.

@@ -121,8 +121,8 @@ def warn_of_several_tokens(examples: Collection[Example], source: str) -> None:
     if several and (pair := several[0].text) is not None:
         warn(
             f"in {len(several):,} of the {len(examples):,} examples of {source}, an answer has several tokens, as in "
-            f"{pair.correct!r} and {pair.incorrect!r}, so total log-probabilities are compared; if you expect single "
-            "tokens, mind the leading space"
+            f"{pair.correct!r} and {pair.incorrect!r}, so total log-probabilities are compared by default; if you "
+            "expect single tokens, mind the leading space"
         )
 
 

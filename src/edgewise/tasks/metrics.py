@@ -58,6 +58,7 @@ class Metric(Method, ABC):
     differentiable    whether edges can be scored with it
     flat_at_clean     whether the clean run is its maximum, so that its gradient is 0 there
     is_difference     whether it is positive if the correct answer beats the incorrect one; examples then need both
+    reads_one_token   whether it reads only the first token of answers of several tokens; these must then differ
 
     Examples
     --------
@@ -72,6 +73,7 @@ class Metric(Method, ABC):
     differentiable: ClassVar[bool] = True
     flat_at_clean: ClassVar[bool] = False
     is_difference: ClassVar[bool] = False
+    reads_one_token: ClassVar[bool] = False
 
     @abstractmethod
     def value(self, run: Readout, clean: Readout) -> Tensor:
@@ -88,6 +90,12 @@ class Metric(Method, ABC):
             raise InputError(
                 f"metric {self.name!r} compares a correct with an incorrect answer, but {n_alone:,} of the "
                 f"{len(task):,} examples of task {task.name!r} have no incorrect one; use log-probability or kl"
+            )
+        n_same = sum(example.correct == example.incorrect for example in task.examples)  # they have several tokens
+        if self.reads_one_token and n_same:
+            raise InputError(
+                f"metric {self.name!r} compares the first tokens of answers, but in {n_same:,} of the {len(task):,} "
+                f"examples of task {task.name!r} these are the same; use log-probability-difference"
             )
         return self
 
@@ -107,7 +115,7 @@ class TaskMetric(Metric):
 
     It is log-probability if examples have no incorrect answer, probability-difference if they have sets of answers on
     both sides, as greater-than has, log-probability-difference if answers have several tokens, and else
-    logit-difference.
+    logit-difference. No metric suits sets together with answers of several tokens.
     """
 
     name: ClassVar[str] = "auto"
@@ -115,9 +123,15 @@ class TaskMetric(Metric):
     def for_task(self, task: Task) -> Metric:
         if any(example.incorrect is None for example in task.examples):
             return LogProbability()
+        has_several = any(example.n_reads > 1 for example in task.examples)
         if any(example.also_incorrect for example in task.examples):
+            if has_several:
+                raise InputError(
+                    f"task {task.name!r} has sets of answers, and answers of several tokens: no metric suits both; "
+                    "make each answer one token, give one correct and one incorrect answer, or choose a metric"
+                )
             return ProbabilityDifference()
-        return LogProbabilityDifference() if any(e.n_reads > 1 for e in task.examples) else LogitDifference()
+        return LogProbabilityDifference() if has_several else LogitDifference()
 
     def value(self, run: Readout, clean: Readout) -> Tensor:
         raise InputError("metric 'auto' stands for the metric of a task; call metric.for_task(task)")
@@ -129,6 +143,7 @@ class LogitDifference(Metric):
 
     name: ClassVar[str] = "logit-difference"
     is_difference: ClassVar[bool] = True
+    reads_one_token: ClassVar[bool] = True
 
     def value(self, run: Readout, clean: Readout) -> Tensor:
         return run.answer_logits[:, 0] - run.answer_logits[:, 1]
@@ -141,6 +156,7 @@ class ProbabilityDifference(Metric):
     name: ClassVar[str] = "probability-difference"
     reads_all_logits: ClassVar[bool] = True
     is_difference: ClassVar[bool] = True
+    reads_one_token: ClassVar[bool] = True
 
     def value(self, run: Readout, clean: Readout) -> Tensor:
         log_total = run.all_logits.logsumexp(-1, keepdim=True)

@@ -309,6 +309,11 @@ class Task:
         """Return the task with the examples at `rows` only."""
         return replace(self, examples=tuple(self.examples[row] for row in rows))
 
+    def join(self, *others: Task | None) -> Task:
+        """Return the examples of this and of other tasks, such as its other splits, without spans, which may differ."""
+        examples = (example for task in (self, *others) if task is not None for example in task.examples)
+        return replace(self, examples=tuple(replace(e, span_names=(), span_indices=()) for e in examples))
+
     def head(self, limit: int | None) -> Task:
         """Return the task with its first `limit` examples; all of them for None."""
         return self if limit is None else replace(self, examples=self.examples[:limit])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..errors import InputError, warn
@@ -108,8 +109,12 @@ def warn_of_joined_words(task: Task, tokenizer: Any) -> None:
     joined = {
         text: pair for pair in pairs if _has_case(pair.clean[-1:]) for text in pair.answers if _has_case(text[:1])
     }
-    encoded = zip(joined, *(_encode([space + text for text in joined], tokenizer) for space in ("", " ")), strict=True)
-    others = {text for text, alone, spaced in encoded if alone != spaced[-len(alone) :]}
+    others = set()
+    for text, pair in joined.items():
+        without, with_space = (replace(pair, correct=answer) for answer in (text, f" {text}"))
+        first, spaced = (row[2] for row in _encode_pairs([without, with_space], tokenizer, None))
+        if first[text][:1] != spaced[f" {text}"][:1]:
+            others.add(text)
     n_pairs = sum(_has_case(pair.clean[-1:]) and not others.isdisjoint(pair.answers) for pair in pairs)
     if n_pairs:
         text = next(text for text in joined if text in others)
@@ -173,13 +178,33 @@ def _encode(texts: Sequence[str], tokenizer: Any) -> list[list[int]]:
 def _encode_pairs(
     pairs: Sequence[PromptPair], tokenizer: Any, bos: int | None
 ) -> list[tuple[tuple[int, ...], tuple[int, ...], dict[str, list[int]]]]:
-    """Return for each pair the tokens of its clean and its corrupted prompt, and the tokens of all answers."""
+    """Return for each pair the tokens of its clean and its corrupted prompt, and text -> tokens of its answers.
+
+    Some tokenizers, such as Llama 2's, put a space before any text: "A" alone is the token of " A", but "(A" has
+    another one. There, answers without a space are encoded after the last word of the clean prompt, unless tokens
+    merge.
+    """
     prefix = () if bos is None else (bos,)
     clean = _encode([pair.clean for pair in pairs], tokenizer)
     corrupted = _encode([pair.corrupted for pair in pairs], tokenizer)
     texts = list(dict.fromkeys(text for pair in pairs for text in pair.answers))
-    answers = dict(zip(texts, _encode(texts, tokenizer), strict=True))  # pairs share few answers
-    return [(prefix + tuple(a), prefix + tuple(b), answers) for a, b in zip(clean, corrupted, strict=True)]
+    encoded = zip(texts, _encode(texts, tokenizer), _encode([f" {text}" for text in texts], tokenizer), strict=True)
+    alone, needs_word = {}, set()  # pairs share few answers, and few last words
+    for text, tokens, spaced in encoded:
+        alone[text] = tokens
+        if tokens and not text[:1].isspace() and tokens == spaced[-len(tokens) :]:
+            needs_word.add(text)
+    words = [pair.clean.rpartition(" ")[2] for pair in pairs]
+    joined = {(word, t) for word, pair in zip(words, pairs, strict=True) for t in pair.answers if t in needs_word}
+    keys = sorted(joined)
+    before = _encode([word for word, _ in keys], tokenizer)
+    both = _encode([word + text for word, text in keys], tokenizer)
+    after = {key: b[len(a) :] for key, a, b in zip(keys, before, both, strict=True) if b[: len(a)] == a}
+    rows = zip(pairs, words, clean, corrupted, strict=True)
+    return [
+        (prefix + tuple(a), prefix + tuple(b), {t: after.get((word, t)) or alone[t] for t in pair.answers})
+        for pair, word, a, b in rows
+    ]
 
 
 def _encode_offsets(
@@ -204,12 +229,11 @@ def _answer_tokens(answer: str, pair: PromptPair, tokens: Sequence[int], tokeniz
         raise InputError(f"the answer {answer!r} has no tokens")
     if len(tokens) == 1 or pair.first_token_decides:
         return (tokens[0],)
-    # Llama's first tokenizers put a space before any text: "7" is two tokens alone, but one after "17".
-    after = tokens_after(pair.clean, answer, tokenizer)
+    after = tokens_after(pair.clean, answer, tokenizer) or tokens
     if len(after) == 1:
         return (after[0],)
     if not pair.also_correct and not pair.also_incorrect:
-        return tuple(after or tokens)
+        return tuple(after)
     raise InputError(
         f"the answer {answer!r} is {len(tokens)} tokens for this tokenizer; each answer of a set must be one token: "
         "choose another, and mind a leading space; or give one correct and at most one incorrect answer"

@@ -144,7 +144,7 @@ def circuit_figure(discovery: Discovery, page: Page = SCREEN) -> Figure:
         chosen[measure] = row, row.circuit()
     n_columns = 1 if page.is_narrow else len(measures)
     layout = NodeLayout(discovery.run.graph.plain, page.width / n_columns - 0.1 if page.width else None)
-    sizes = "; ".join(f"{measure.name}: {measure.smallest_faithful}" for measure in measures)
+    sizes = "; ".join(f"{m.name}: {m.smallest_faithful} on {row.sized_on}" for m, (row, _) in chosen.items())
     limited = any(circuit.n_edges > MAX_EDGES for _, circuit in chosen.values())
     caption = (
         f"Recipes: {choices(discovery)}. Sizes: {sizes}; else {format_percent(DEFAULT_SHARE)} % of the "

@@ -309,7 +309,7 @@ def _row(outcome: Outcome, learned: Mapping[Learner, Ranking]) -> ViewRow:
         for at in places
     )  # fmt: skip
     ranking = None if outcome.recipe.learner is None else learned.get(outcome.recipe.learner)
-    place = outcome.default_size
+    place = curve.default_size(outcome.measure)  # a fact of the curve, whichever size is shown first
     is_reached = outcome.measure.is_faithful(curve.faithfulness)[place]
     return ViewRow(
         0, outcome.measure.name, outcome.name, sizes, tuple(circuits[place] for place in places),
