@@ -29,6 +29,7 @@ from edgewise.cli import run_verification
 from edgewise.report.verification import read_verification
 from edgewise.report.viewer.view import view_of_run
 from edgewise.results import read_result
+from edgewise.tasks import Kl
 from edgewise.tasks.known import KNOWN
 from edgewise.verify import VerifySettings, add_path, draw_circuit
 from edgewise.verify.comparisons import distance
@@ -148,6 +149,12 @@ def test_a_selected_circuit_of_the_demo_beats_random_ones():
     assert set(result.node_effects) == set(circuit.nodes) - {"input", "logits"}
     random = draw_circuit(model.graph, circuit.n_edges, np.random.default_rng(1))
     assert not verify_circuit(model, test, random, SETTINGS, tests=["sufficiency"]).test("sufficiency").passes
+
+
+def test_by_kl_no_circuit_beats_the_model():
+    model, task, truth = known("induction", 76)
+    test = verify_circuit(model, task, truth, SETTINGS, tests=["equivalence"], metric=Kl()).test("equivalence")
+    assert test.details["wins"] == 0 and "no circuit beats the model by kl" in test.advice
 
 
 def test_a_stopped_verification_resumes(tmp_path):

@@ -146,6 +146,26 @@ def test_too_few_draws_say_how_many_are_needed():
     assert completeness(np.ones(10), np.ones(10), 1.0, SETTINGS).verdict == "too few"
 
 
+def test_an_odd_number_of_examples_that_can_not_pass_is_too_few():
+    """The smallest p-value of 77 to 83 examples, if their number is odd, is above 0.05; that of 76 is below."""
+    for n in range(76, 90):
+        smallest = min(equivalence_p(wins, 0, n, 0.1) for wins in range(n + 1))
+        test = equivalence(np.where(np.arange(n) < n // 2, 1.0, -1.0), np.zeros(n), 1.0, SETTINGS)
+        assert test.verdict == ("passes" if smallest <= 0.05 else "too few")
+        assert test.advice == ("" if test.passes else f"needs at least {n + 1} examples, not {n}")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [([3.0], "needs at least 5 examples"), ([0.0] * 30, "the model's metric differs; it is the same on all")],
+    ids=["one example", "kl of the model"],
+)
+def test_independence_of_one_number_is_not_tested(values, message):
+    other = np.random.default_rng(0).normal(size=len(values)) - 9
+    test = independence(other, np.array(values), other, SETTINGS)
+    assert test.verdict == "too few" and abs(test.statistic) < 1e-12 and test.p == 1 and message in test.advice
+
+
 def test_the_model_is_equivalent_to_itself_and_not_to_a_better_one():
     model = np.random.default_rng(5).normal(size=100)
     same = equivalence(model, model, 1.0, SETTINGS)
@@ -331,3 +351,5 @@ def test_circuits_that_can_not_be_tested():
         plan_verification(Circuit.full(GRAPH))
     with pytest.raises(InputError, match="there is no test 'power'"):
         plan_verification(draw_circuit(GRAPH, 9, np.random.default_rng(0)), tests=["power"])
+    with pytest.raises(InputError, match="completeness cuts heads and MLPs"):
+        plan_verification(Circuit.from_edges(GRAPH, ["input->logits"]), tests=["completeness"])

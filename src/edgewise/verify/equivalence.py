@@ -24,7 +24,7 @@ def equivalence(circuit: FloatArray, model: FloatArray, span: float, settings: V
     difference = (circuit - model) / span
     is_tie = np.abs(difference) <= max(ROUNDING, settings.tolerance)
     wins, ties, n = int(((difference > 0) & ~is_tie).sum()), int(is_tie.sum()), len(difference)
-    p, needed = equivalence_p(wins, ties, n, settings.epsilon), examples_needed(settings.epsilon, settings.alpha)
+    p, needed = equivalence_p(wins, ties, n, settings.epsilon), examples_needed(settings.epsilon, settings.alpha, n)
     verdict, advice = judge(p <= settings.alpha, n, needed, "examples")
     low, high = 0.5 - settings.epsilon, 0.5 + settings.epsilon
     return CircuitTest(

@@ -48,8 +48,12 @@ def draws_needed(chance: float, alpha: float, tests: int = 1) -> int:
     return math.ceil(math.log(alpha / tests) / math.log(chance) - 1e-9)
 
 
-def examples_needed(epsilon: float, alpha: float) -> int:
-    """Return how many examples the test of equivalence needs to be significant if wins and losses are equal."""
+def examples_needed(epsilon: float, alpha: float, examples: int = 0) -> int:
+    """Return how many examples the test of equivalence needs to be significant if wins and losses are equal.
+
+    An odd number can't have equal wins and losses. If `examples`, the present number, is odd and not enough though a
+    smaller even number is, one more is needed.
+    """
     pairs = 1
     while equivalence_p(pairs, 0, 2 * pairs, epsilon) > alpha:
         pairs *= 2
@@ -60,4 +64,5 @@ def examples_needed(epsilon: float, alpha: float) -> int:
             too_few = middle
         else:
             enough = middle
-    return 2 * enough
+    is_odd_and_few = examples > 2 * enough and equivalence_p(examples // 2, 0, examples, epsilon) > alpha
+    return examples + 1 if is_odd_and_few else 2 * enough

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from .comparisons import ROUNDING
 from .verification import FAILS, PASSES, TOO_FEW, CircuitTest, VerifySettings
 
 FloatArray = NDArray[np.float64]
@@ -30,6 +31,8 @@ def hsic(x: FloatArray, y: FloatArray, width_x: float | None = None, width_y: fl
 
 def permutation_p(x: FloatArray, y: FloatArray, permutations: int, seed: int) -> tuple[float, float]:
     """Return the criterion, and the share of permutations of `y` whose criterion is as large; the data count as one."""
+    if len(x) < 2:
+        return 0.0, 1.0
     rng = np.random.default_rng(seed)
     centred, kernel = _centred(_kernel(x, None)), _kernel(y, None)
     observed = (centred * kernel).sum()
@@ -47,12 +50,15 @@ def independence(without: FloatArray, model: FloatArray, empty: FloatArray, sett
 
     The circuit passes if independence is not rejected, so few examples make it easier to pass. The detail `empty_p` is
     the p-value for the empty circuit: if it is small, the metric of the corrupted prompts depends on that of the clean
-    ones, and no circuit can be expected to pass.
+    ones, and no circuit can be expected to pass. Nothing depends on a metric that is the same on all examples, as kl
+    of the model is: the verdict is 'too few' then.
     """
     statistic, p = permutation_p(without, model, settings.permutations, settings.seed)
     n = len(model)
-    is_few = n < MIN_EXAMPLES or settings.permutations + 1 < 1 / settings.alpha
+    is_constant = n > 1 and np.ptp(model) <= ROUNDING * abs(model.mean() - empty.mean())
+    is_few = n < MIN_EXAMPLES or settings.permutations + 1 < 1 / settings.alpha or is_constant
     few = f"needs at least {MIN_EXAMPLES} examples and {round(1 / settings.alpha) - 1} permutations"
+    few = "needs examples on which the model's metric differs; it is the same on all" if is_constant else few
     _, empty_p = permutation_p(empty, model, settings.permutations, settings.seed)
     is_shared = p <= settings.alpha and empty_p <= settings.alpha
     shared = "the empty circuit fails too: with this ablation, the prompts themselves are dependent"

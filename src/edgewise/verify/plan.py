@@ -54,7 +54,8 @@ def plan_verification(
     Raises
     ------
     InputError
-        If the circuit is empty or full: it can not be compared with random circuits of its size.
+        If the circuit is empty or full: it can not be compared with random circuits of its size. If completeness alone
+        is to be tested, and the circuit has neither heads nor MLPs.
     """
     if unknown := [name for name in tests if name not in TESTS]:
         raise InputError(f"there is no test {unknown[0]!r}; choose from {', '.join(TESTS)}")
@@ -66,6 +67,8 @@ def plan_verification(
         raise InputError(f"the circuit is empty{lost}: there is nothing to test; select a larger one")
     if pruned.n_edges == graph.n_edges:
         raise InputError("the circuit is the whole model: there is nothing to test; select a smaller one")
+    if set(tests) == {"completeness"} and not inner_nodes(pruned):
+        raise InputError("completeness cuts heads and MLPs of the circuit, but it has none; choose other tests")
     # A generator per purpose: what one test draws does not depend on which others are run.
     rngs = [np.random.default_rng([settings.seed, number]) for number in range(5)]
     groups: dict[str, list[Circuit]] = {"circuit": [pruned], "complement": [], "random": [], "matched": []}
