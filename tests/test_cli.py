@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from conftest import build
 
 from edgewise import Circuit, EdgeScores, Settings, read_result
 from edgewise.evaluate import SIZES
-from edgewise.results.result_folder import VERSION
 
 
 def stop_run(monkeypatch, *words):
@@ -297,52 +295,12 @@ def test_a_stopped_run_does_not_resume_from_scores_of_other_prompts(edgewise, tm
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fresh", "out", "task.jsonl"]
 
 
-@pytest.mark.parametrize("change", ["weights", "config"])
-def test_a_stopped_run_does_not_resume_from_scores_of_another_model(edgewise, tmp_path, monkeypatch, change):
-    """Weights as .bin, of the same name, size and date: only their bytes tell."""
-    model, loaded = tmp_path / "model", build("gpt2", torch.float32)
-    loaded.save_pretrained(model)
-    (model / "model.safetensors").unlink()
-    weights = model / "pytorch_model.bin"
-    torch.save(loaded.state_dict(), weights)
-    task = write_tokens(tmp_path / "task.jsonl")
-    words = ("run", "--model", model, "--task", task, "--stability", 0, "--json", "--out")
-    stop_run(monkeypatch, *words, tmp_path / "out")
-    before = weights.stat()
-    if change == "weights":
-        torch.save(build("gpt2", torch.float32, seed=1).state_dict(), weights)
-        os.utime(weights, ns=(before.st_atime_ns, before.st_mtime_ns))
-        assert weights.stat().st_size == before.st_size
-    else:
-        config = json.loads((model / "config.json").read_text()) | {"layer_norm_epsilon": 0.3}
-        (model / "config.json").write_text(json.dumps(config))
-    code, out, err = edgewise(*words, tmp_path / "out")
-    assert code == 0 and "resuming" not in err
-    assert json.loads(out)["areas"] == json.loads(edgewise(*words, tmp_path / "fresh")[1])["areas"]
-
-
 def test_folders_with_foreign_files_are_not_replaced(edgewise, tmp_path):
     folder = tmp_path / "precious"
     folder.mkdir()
     (folder / "run.json").write_text("{}")
     line = refused(edgewise, "score", "--examples", 2, "--out", folder, "--overwrite")
     assert "files that aren't part of it: " in line and (folder / "run.json").exists()
-
-
-def test_names_with_brackets_are_shown_as_they_are(edgewise, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    given = score_file(tmp_path / "scores.json")
-    code, out, _ = edgewise("select", "scores.json", "--edges", 10, "--out", "c[b].json")
-    assert code == 0 and "c[b].json" in out
-    assert "no[/such]" in refused(edgewise, "models", "no[/such]")
-    assert "is an input" in refused(edgewise, "select", given, "--edges", 3, "--out", given, "--overwrite")
-
-
-def test_an_incomplete_result_folder_is_an_error(edgewise, tmp_path):
-    (tmp_path / "run.json").write_text(json.dumps({"format": "edgewise-result", "version": VERSION}))
-    assert "isn't a complete result folder" in refused(edgewise, "report", tmp_path)
-    (tmp_path / "run.json").write_text(json.dumps({"format": "edgewise-result", "version": 1}))
-    assert f"reads edgewise-result version {VERSION}" in refused(edgewise, "report", tmp_path)
 
 
 def test_help_lists_every_choice():

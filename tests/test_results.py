@@ -239,7 +239,10 @@ def test_custom_methods_are_read_back_as_placeholders(inputs, tmp_path):
         outcome.measure.height(np.ones(1))
 
 
-def test_folders_of_other_versions_are_refused(copied):
+def test_incomplete_folders_and_those_of_other_versions_are_refused(copied):
+    (copied / "curve.json").unlink()
+    with pytest.raises(InputError, match="isn't a complete result folder"):
+        read_result(copied)
     path = copied / "run.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 1}))
     with pytest.raises(InputError, match="version 1; this edgewise reads edgewise-result version 3"):
