@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 
 import numpy as np
@@ -361,30 +360,6 @@ class Eap(edgewise.Eap):
     ):  # fmt: skip
         assert expected in refused(edgewise, *words, "c", "--scorer", name)
     assert "use your own with" in refused(edgewise, "study", "--scorer", "my_scorers_of_a_test:Twice", "--out", "s")
-
-
-def test_help_comes_without_waiting_for_torch():
-    code = """
-import sys
-asked = []
-class NoTorch:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("torch", "transformers"):
-            asked.append(name)
-            raise ImportError(name)
-sys.meta_path.insert(0, NoTorch())
-from edgewise.cli import COMMANDS, main
-for words in ([], *([name] for name in COMMANDS)):
-    sys.argv = ["edgewise", *words, "--help"]
-    try:
-        main()
-    except SystemExit as end:
-        assert not end.code, words
-    assert not asked, (words, asked)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "--ablation" in done.stdout and "--edges" in done.stdout
 
 
 def test_an_impossible_pnr_is_reported(edgewise, tmp_path):

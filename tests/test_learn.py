@@ -393,18 +393,6 @@ def test_a_learned_ranking_can_be_written_selected_from_and_evaluated(edgewise, 
     assert not (tmp_path / "new").exists()
 
 
-def test_a_run_shows_learned_recipes_and_the_choices_of_the_portfolio(edgewise, tmp_path):
-    words = ("run", "--learned", "--learn-steps", 10, "--examples", 8, "--stability", 0, "--out", tmp_path / "r")
-    code, out, _ = edgewise(*words)
-    assert code == 0 and "ILP + Learned" in out and "Portfolio CMD" in out
-    result = read_result(tmp_path / "r")
-    assert result.best(CMD).chosen_on == "validation" and len(result.best(CPR).choices) == 10
-    assert edgewise("compare", tmp_path / "r", "learned", "greedy")[0] == 0
-    code, _, err = edgewise("report", tmp_path / "r")
-    assert code == 0, err
-    assert "give one of" in refused(edgewise, "run", "--learned", "--as-published", "--out", tmp_path / "x")
-
-
 def test_several_circuits_share_a_batch_and_have_their_own_losses_and_gradients():
     model, task = wrap_model(build("llama")), random_task(5)
     found = evaluate_circuits(model, task, [])
