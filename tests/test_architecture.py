@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from fuzz import valid
+
 import edgewise
 
 SOURCE = Path(edgewise.__file__).parent
@@ -127,25 +129,52 @@ def test_only_models_imports_the_transformer_library():
     assert importing == {"models"}
 
 
-def test_the_arithmetic_needs_no_torch():
-    code = """
+# Torch takes seconds to import. An ImportError might be caught on the way, an AssertionError is not.
+WITHOUT_TORCH = """
 import sys
 class NoTorch:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in ("torch", "transformers"):
-            raise ImportError(name)
+            raise AssertionError(f"{sys.argv} loads {name}")
 sys.meta_path.insert(0, NoTorch())
 import numpy as np
-from edgewise import CMD, Bootstrap, Circuit, EdgeScores, Graph, Ilp, SelectionProblem, solve, summarise
+from edgewise import CMD, Bootstrap, Circuit, Discovery, EdgeScores, Graph, Ilp, SelectionProblem, solve, summarise
 from edgewise.evaluate import Curve
+assert not {"pandas", "matplotlib"} & set(sys.modules)
 graph = Graph(2, 2, 4)
 scores = EdgeScores(graph, np.random.default_rng(0).normal(size=(9, graph.n_edges)))
 problem = SelectionProblem.of(summarise(scores, Bootstrap()).ranking, CMD.rank, 12, 0.5)
 assert solve(problem, solver=Ilp()).n_kept == 12
 curve = Curve((0.1, 1.0), (1, 2), (1, 2), np.ones((2, 3)), np.ones(3), np.zeros(3))
 assert curve.area(CMD) == 0
+
+from edgewise.cli import COMMANDS, main
+from edgewise.report import figures
+figures.FIGURES = dict([*figures.FIGURES.items()][:1])
+for words in ["--help", *(f"{name} --help" for name in COMMANDS), *sys.argv[1:]]:
+    sys.argv = ["edgewise", *words.split()]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, words
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_needs_no_model_imports_no_torch(tmp_path):
+    """Selection and measures, every page of help, and commands that read files."""
+    for name, held in {"run": valid.result(), "study": valid.study(), "scores": valid.scores()}.items():
+        for path, data in held.items():
+            (tmp_path / name / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name / path).write_bytes(data)
+    commands = [
+        "tasks", "show run", "view run", "report run", "compare run", "compare run Learned Greedy", "report study",
+        "compare study", "select scores --edges 9 --out circuit.json", "convert scores scores.json",
+        "convert scores.json again", "export circuit.json --out circuit.dot",
+    ]  # fmt: skip
+    words = [sys.executable, "-c", WITHOUT_TORCH, *commands]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "--ablation" in done.stdout and "--edges" in done.stdout
 
 
 def test_public_names_are_unique_and_documented():

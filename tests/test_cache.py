@@ -3,8 +3,6 @@
 import logging
 import os
 import shutil
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -202,34 +200,3 @@ def test_the_cache_is_where_the_system_has_its_caches(monkeypatch):
     monkeypatch.delenv(cache.FOLDER_VARIABLE)
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
     assert cache.cache_folder() == Path("/caches/edgewise")
-
-
-def test_commands_that_need_no_model_load_no_torch(tmp_path):
-    for name, held in {"run": valid.result(), "study": valid.study(), "scores": valid.scores()}.items():
-        for path, data in held.items():
-            (tmp_path / name / path).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name / path).write_bytes(data)
-    commands = [
-        "--help", "tasks", "show run", "view run", "report run", "compare run", "compare run Learned Greedy",
-        "report study", "compare study", "select scores --edges 9 --out circuit.json", "convert scores scores.json",
-        "export circuit.json --out circuit.dot",
-    ]  # fmt: skip
-    code = f"""
-import os, sys
-os.chdir({str(tmp_path)!r})
-class NoTorch:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("torch", "transformers"):
-            raise AssertionError(f"{{sys.argv}} loads {{name}}")
-sys.meta_path.insert(0, NoTorch())
-from edgewise.cli import main
-from edgewise.report import figures
-figures.FIGURES = dict([*figures.FIGURES.items()][:1])
-for words in {commands}:
-    sys.argv = ["edgewise", *words.split()]
-    try:
-        main()
-    except SystemExit as end:
-        assert not end.code, words
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)

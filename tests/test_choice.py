@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 
 import pytest
@@ -115,13 +114,3 @@ def test_measures_are_given_by_name_too(validated):
     assert validated.best("cmd") is validated.best(CMD) and validated.of("CPR") == validated.of(CPR)
     with pytest.raises(InputError, match=r"unknown measure 'fame'; choose one of: CMD, CPR"):
         validated.best("fame")
-
-
-def test_a_run_chooses_on_validation_without_learning(edgewise, tmp_path):
-    code, out, _ = edgewise("run", "--examples", 8, "--no-learned", "--stability", 0, "--out", tmp_path / "r")
-    assert code == 0 and len(re.findall(r"circuits/ has the circuits of CMD: .*, chosen on validation; CPR", out)) == 1
-    assert read_result(tmp_path / "r").best("CMD").chosen_on == "validation"
-    assert "chosen on validation" in edgewise("show", tmp_path / "r")[1]
-    # A submission may have them, because test was not looked at; but this model is none of MIB's.
-    with pytest.raises(InputError, match="MIB's gpt2 has 12 layers"):
-        convert_to_submission(tmp_path / "r", tmp_path / "submission", "circuits", "ioi", "gpt2")

@@ -219,17 +219,6 @@ def test_names_in_exported_graphs_are_escaped():
     assert quoted and re.sub(r"\\(.)", r"\1", quoted[1]) == shown
 
 
-def test_networkx_reads_what_is_exported():
-    import networkx
-
-    circuit, score = random_circuit(2, 0.5), random_score(2)
-    expected = {(*ends(edge)[:2], edge) for edge in circuit.edges}
-    page = networkx.parse_graphml(export_text("graphml", circuit, score))
-    data = networkx.cytoscape_graph(json.loads(export_text("cytoscape", circuit, score)))
-    for graph in (page, data):
-        assert graph.is_multigraph() and graph.is_directed() and set(graph.edges(keys=True)) == expected
-
-
 def test_the_export_format_comes_from_its_name_or_the_suffix(tmp_path):
     assert [export_format(name, None) for name in ("DOT", "GraphML", "cytoscape")] == list(EXPORTS)
     for suffix, kind in ((".dot", "dot"), (".graphml", "graphml"), (".cyjs", "cytoscape"), (".JSON", "cytoscape")):

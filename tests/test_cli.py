@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import sys
 
 import numpy as np
@@ -16,7 +14,6 @@ from conftest import build
 
 from edgewise import Circuit, EdgeScores, Settings, read_result
 from edgewise.evaluate import SIZES
-from edgewise.results.result_folder import VERSION
 
 
 def stop_run(monkeypatch, *words):
@@ -297,52 +294,12 @@ def test_a_stopped_run_does_not_resume_from_scores_of_other_prompts(edgewise, tm
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fresh", "out", "task.jsonl"]
 
 
-@pytest.mark.parametrize("change", ["weights", "config"])
-def test_a_stopped_run_does_not_resume_from_scores_of_another_model(edgewise, tmp_path, monkeypatch, change):
-    """Weights as .bin, of the same name, size and date: only their bytes tell."""
-    model, loaded = tmp_path / "model", build("gpt2", torch.float32)
-    loaded.save_pretrained(model)
-    (model / "model.safetensors").unlink()
-    weights = model / "pytorch_model.bin"
-    torch.save(loaded.state_dict(), weights)
-    task = write_tokens(tmp_path / "task.jsonl")
-    words = ("run", "--model", model, "--task", task, "--stability", 0, "--json", "--out")
-    stop_run(monkeypatch, *words, tmp_path / "out")
-    before = weights.stat()
-    if change == "weights":
-        torch.save(build("gpt2", torch.float32, seed=1).state_dict(), weights)
-        os.utime(weights, ns=(before.st_atime_ns, before.st_mtime_ns))
-        assert weights.stat().st_size == before.st_size
-    else:
-        config = json.loads((model / "config.json").read_text()) | {"layer_norm_epsilon": 0.3}
-        (model / "config.json").write_text(json.dumps(config))
-    code, out, err = edgewise(*words, tmp_path / "out")
-    assert code == 0 and "resuming" not in err
-    assert json.loads(out)["areas"] == json.loads(edgewise(*words, tmp_path / "fresh")[1])["areas"]
-
-
 def test_folders_with_foreign_files_are_not_replaced(edgewise, tmp_path):
     folder = tmp_path / "precious"
     folder.mkdir()
     (folder / "run.json").write_text("{}")
     line = refused(edgewise, "score", "--examples", 2, "--out", folder, "--overwrite")
     assert "files that aren't part of it: " in line and (folder / "run.json").exists()
-
-
-def test_names_with_brackets_are_shown_as_they_are(edgewise, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    given = score_file(tmp_path / "scores.json")
-    code, out, _ = edgewise("select", "scores.json", "--edges", 10, "--out", "c[b].json")
-    assert code == 0 and "c[b].json" in out
-    assert "no[/such]" in refused(edgewise, "models", "no[/such]")
-    assert "is an input" in refused(edgewise, "select", given, "--edges", 3, "--out", given, "--overwrite")
-
-
-def test_an_incomplete_result_folder_is_an_error(edgewise, tmp_path):
-    (tmp_path / "run.json").write_text(json.dumps({"format": "edgewise-result", "version": VERSION}))
-    assert "isn't a complete result folder" in refused(edgewise, "report", tmp_path)
-    (tmp_path / "run.json").write_text(json.dumps({"format": "edgewise-result", "version": 1}))
-    assert f"reads edgewise-result version {VERSION}" in refused(edgewise, "report", tmp_path)
 
 
 def test_help_lists_every_choice():
@@ -403,30 +360,6 @@ class Eap(edgewise.Eap):
     ):  # fmt: skip
         assert expected in refused(edgewise, *words, "c", "--scorer", name)
     assert "use your own with" in refused(edgewise, "study", "--scorer", "my_scorers_of_a_test:Twice", "--out", "s")
-
-
-def test_help_comes_without_waiting_for_torch():
-    code = """
-import sys
-asked = []
-class NoTorch:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("torch", "transformers"):
-            asked.append(name)
-            raise ImportError(name)
-sys.meta_path.insert(0, NoTorch())
-from edgewise.cli import COMMANDS, main
-for words in ([], *([name] for name in COMMANDS)):
-    sys.argv = ["edgewise", *words, "--help"]
-    try:
-        main()
-    except SystemExit as end:
-        assert not end.code, words
-    assert not asked, (words, asked)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "--ablation" in done.stdout and "--edges" in done.stdout
 
 
 def test_an_impossible_pnr_is_reported(edgewise, tmp_path):

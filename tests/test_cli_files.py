@@ -155,7 +155,9 @@ def test_a_run_becomes_a_submission_that_check_accepts(edgewise, tmp_path, monke
     monkeypatch.setitem(submission.MODELS, "gpt2", DEMO)
     monkeypatch.setitem(submission.MODELS, "llama3", DEMO)
     run, target = tmp_path / "run", tmp_path / "sub"
-    assert edgewise("run", "--examples", 8, "--out", run, "--json")[0] == 0
+    code, out, _ = edgewise("run", "--examples", 8, "--out", run)
+    assert code == 0 and len(re.findall(r"circuits/ has the circuits of CMD: .*, chosen on validation; CPR", out)) == 1
+    assert "chosen on validation" in edgewise("show", run)[1]
     words = ("convert", run, target, "--task", "ioi", "--model", "gpt2", "--submission", "circuits")
     # Validation chose the recipe, so a submission may have it.
     code, out, _ = edgewise(*words, "--json")
@@ -364,6 +366,11 @@ def test_a_run_names_its_stages_and_what_chose_its_recipe(edgewise, tmp_path):
     words = ("run", "--examples", 10, "--stability", 0, "--learned", "--learn-steps", 1, "--out", tmp_path / "r")
     code, out, err = edgewise(*words)
     assert code == 0 and "recipe: Portfolio, chosen on validation; " in out and "(recipe" not in out
+    assert "ILP + Learned" in out and "Portfolio CMD" in out
+    result = read_result(tmp_path / "r")
+    assert result.best(CMD).chosen_on == "validation" and len(result.best(CPR).choices) == 10
+    assert edgewise("compare", tmp_path / "r", "learned", "greedy")[0] == edgewise("report", tmp_path / "r")[0] == 0
+    assert "give one of" in refused(edgewise, "run", "--learned", "--as-published", "--out", tmp_path / "x")
     for stage in ("learn (CMD)", "learn (CPR)", "evaluate (test)", "evaluate (validation)"):
         assert f"{stage}: " in err
     assert "(2)" not in err

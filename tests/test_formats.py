@@ -2,8 +2,6 @@
 
 import json
 import random
-import subprocess
-import sys
 import tracemalloc
 
 import numpy as np
@@ -250,26 +248,6 @@ def test_values_that_cannot_be_read_again_are_not_written(tmp_path, name):
     with pytest.raises(ValueError):
         CIRCUIT.save(path, SCORE, {"loss": float("nan")})
     assert not list(tmp_path.iterdir())
-
-
-def test_json_and_folders_need_no_torch(tmp_path):
-    CIRCUIT.save(tmp_path / "circuit.json", SCORE)
-    code = """
-import sys
-class NoTorch:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("torch", "transformers"):
-            raise ImportError(name)
-sys.meta_path.insert(0, NoTorch())
-from pathlib import Path
-from edgewise import Circuit
-from edgewise.results import convert, convert_to_submission, result_folder, submission
-folder = Path(sys.argv[1])
-Circuit.load(folder / "circuit.json")
-convert(folder / "circuit.json", folder / "scores")
-convert(folder / "scores", folder / "again.json")
-"""
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
 
 
 def test_failed_writes_leave_nothing(tmp_path):

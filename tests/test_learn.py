@@ -28,7 +28,6 @@ from edgewise import (
     Recipe,
     SelectionProblem,
     Settings,
-    Store,
     TopKLearner,
     discover,
     evaluate_circuits,
@@ -229,43 +228,6 @@ def test_adam_agrees_with_torch():
     np.testing.assert_allclose(state.theta, parameter.detach(), rtol=1e-5)
 
 
-def test_learning_is_deterministic_and_resumes_with_the_same_ranking(tiny, tmp_path, monkeypatch):
-    model, task = tiny
-    learner = TopKLearner(**SHORT)
-    whole, again, other = (learn_ranking(model, task, replace(learner, seed=s), session=QUIET) for s in (0, 0, 1))
-    assert not whole.signed and whole.value.min() == 0 and len(whole.origin["losses"]) == 12
-    np.testing.assert_array_equal(again.value, whole.value)
-    assert not np.array_equal(other.value, whole.value)
-    monkeypatch.setattr(training, "SAVE_SECONDS", 0.0)
-    store = Store(tmp_path / "s").open()
-
-    def stop(stage, done, total):
-        if stage.startswith("learn") and done in (3, 8) and done not in stopped:
-            stopped.append(done)
-            raise KeyboardInterrupt
-
-    stopped: list[int] = []
-    for _ in range(2):
-        with pytest.raises(KeyboardInterrupt):
-            learn_ranking(model, task, learner, session=Session(store=store, progress=stop))
-    calls = []
-    session = Session(store=store, progress=lambda stage, done, total: calls.append((stage, done)))
-    resumed = learn_ranking(model, task, learner, session=session)
-    assert next(call for call in calls if call[0] == "learn") == ("learn", 8) and "score" not in dict(calls)
-    np.testing.assert_array_equal(resumed.value, whole.value)
-    assert resumed.origin["losses"] == whole.origin["losses"]
-    units = sorted(path.name.partition("-")[0] for path in store.folder.iterdir() if path.is_dir())
-    assert units == ["learned", "scores"]
-    session = Session(store=store, progress=lambda *_: pytest.fail("it is stored"))
-    np.testing.assert_array_equal(learn_ranking(model, task, learner, session=session).value, whole.value)
-
-
-def test_splitting_a_step_changes_only_rounding(tiny):
-    model, task = tiny
-    one, other = (learn_ranking(model, task, TopKLearner(**SHORT), memory=m, session=QUIET) for m in (10**9, 1))
-    np.testing.assert_allclose(one.value, other.value, atol=1e-3)
-
-
 @pytest.mark.parametrize("goal", [CMD, CPR])
 def test_a_learned_ranking_beats_the_scores_it_started_from(goal):
     """On the demo model, on examples that learning has not seen."""
@@ -320,17 +282,6 @@ def test_a_custom_learner_is_used_like_any_other(tiny):
     placeholder = learner_from_record(EdgeOrder(CPR).record())
     assert placeholder.name == "EdgeOrder" and placeholder.record() == EdgeOrder(CPR).record()
     assert learner_from_record(TopKLearner(CPR, steps=7).record()) == TopKLearner(CPR, steps=7)
-
-
-@pytest.mark.parametrize(
-    "wrong, words",
-    [({"steps": 0}, "at least 1"), ({"batch": 0}, "at least 1"), ({"measure": "CMD"}, "derives from Measure"),
-     ({"warm": "eap"}, "derives from Scorer"), ({"rate": -1.0}, "positive"), ({"noise": -1.0}, "at least 0"),
-     ({"temperature": 0.0}, "above"), ({"seed": -1}, "at least 0")],
-)  # fmt: skip
-def test_wrong_parameters_of_learning_are_errors(wrong, words):
-    with pytest.raises(InputError, match=words):
-        TopKLearner(**wrong)
 
 
 def test_what_a_learned_ranking_lacks_cannot_be_asked_of_it(tiny):
@@ -440,18 +391,6 @@ def test_a_learned_ranking_can_be_written_selected_from_and_evaluated(edgewise, 
     assert "--steps" in refused(edgewise, *learn, "--steps", 0)
     assert "no gradient" in refused(edgewise, *learn, "--metric", "accuracy", "--examples", 4)
     assert not (tmp_path / "new").exists()
-
-
-def test_a_run_shows_learned_recipes_and_the_choices_of_the_portfolio(edgewise, tmp_path):
-    words = ("run", "--learned", "--learn-steps", 10, "--examples", 8, "--stability", 0, "--out", tmp_path / "r")
-    code, out, _ = edgewise(*words)
-    assert code == 0 and "ILP + Learned" in out and "Portfolio CMD" in out
-    result = read_result(tmp_path / "r")
-    assert result.best(CMD).chosen_on == "validation" and len(result.best(CPR).choices) == 10
-    assert edgewise("compare", tmp_path / "r", "learned", "greedy")[0] == 0
-    code, _, err = edgewise("report", tmp_path / "r")
-    assert code == 0, err
-    assert "give one of" in refused(edgewise, "run", "--learned", "--as-published", "--out", tmp_path / "x")
 
 
 @pytest.mark.parametrize("metric", [LogitDifference(), Kl()])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from edgewise import Circuit, EdgeScores, Graph, Greedy, Ilp, InputError, Ranking, SelectionProblem, TopN, solve
+from edgewise import Circuit, Graph, Greedy, Ilp, InputError, Ranking, SelectionProblem, TopN, solve
 from edgewise.graph import NeuronGraph, NodeGraph, graph_of_level
 from edgewise.select import RANKINGS, Infeasible, solve_path
 
@@ -136,19 +136,6 @@ def test_weighted_edge_counts_by_hand():
     mask = Circuit.from_edges(neurons, ["input:0", "input:1", "m1:3"]).mask
     assert neurons.weighted_edge_count(mask) == (2 / 4 + 1 / 4) * (1 + 1)
     assert nodes.weighted_edge_count(np.zeros(nodes.n_edges, bool)) == 0
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_folders_and_npz_keep_the_level(tmp_path, kind):
-    graph = kind(Graph(2, 2, 3), ((2, 4),))
-    score = np.random.default_rng(1).normal(size=graph.n_edges).astype(np.float32)
-    circuit = solve(Ranking(graph, score), 3).circuit
-    circuit.save(tmp_path / "circuit.npz", score)
-    assert Circuit.load(tmp_path / "circuit.npz") == circuit
-    EdgeScores(graph, score[None]).save(tmp_path / "scores")
-    assert EdgeScores.load(tmp_path / "scores").graph == graph
-    Ranking(graph, score).save(tmp_path / "ranking")
-    assert Ranking.load(tmp_path / "ranking").graph == graph
 
 
 @pytest.mark.parametrize("unscored", [((2, 1),), ((0, 9),), ((-1, 1),), ((0, 2), (2, 3)), ((3, 4), (0, 1))])

@@ -166,30 +166,39 @@ def test_every_learner_ranks_the_one_path_that_matters_first(one_path, learner):
     assert best == {"input->m1", "m1->logits"}
 
 
-@pytest.mark.parametrize("learner", [*MASKS, Matryoshka(steps=8)], ids=lambda learner: learner.name)
+@pytest.mark.parametrize(
+    "learner", [*MASKS, Matryoshka(steps=8), TopKLearner(**SHORT)], ids=lambda learner: learner.name
+)
 def test_learning_is_deterministic_and_resumes_with_the_same_ranking(tiny, learner, tmp_path, monkeypatch):
+    """Stopped twice; finished work is read from the store."""
     model, task = tiny
     whole, again, other = (learn_ranking(model, task, replace(learner, seed=s), session=QUIET) for s in (0, 0, 1))
     np.testing.assert_array_equal(again.value, whole.value)
-    assert not np.array_equal(other.value, whole.value) and len(whole.origin["losses"]) == 8 and not whole.signed
+    assert not np.array_equal(other.value, whole.value) and len(whole.origin["losses"]) == 8
+    assert not whole.signed and whole.value.min() >= 0
     monkeypatch.setattr(training, "SAVE_SECONDS", 0.0)
-    store = Store(tmp_path / "s").open()
+    store, stopped, calls = Store(tmp_path / "s").open(), [], []
 
     def stop(stage, done, total):
-        if done == 3:
+        if stage.startswith("learn") and done in (3, 6) and done not in stopped:
+            stopped.append(done)
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        learn_ranking(model, task, learner, session=Session(store=store, progress=stop))
-    calls = []
-    session = Session(store=store, progress=lambda stage, done, total: calls.append(done))
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            learn_ranking(model, task, learner, session=Session(store=store, progress=stop))
+    session = Session(store=store, progress=lambda stage, done, total: calls.append((stage.split(":")[0], done)))
     resumed = learn_ranking(model, task, learner, session=session)
-    assert calls[0] == 3
+    assert next(done for stage, done in calls if stage == "learn") == 6 and "score" not in dict(calls)
     np.testing.assert_array_equal(resumed.value, whole.value)
     assert resumed.origin["losses"] == whole.origin["losses"]
+    units = {path.name.partition("-")[0] for path in store.folder.iterdir() if path.is_dir()}
+    assert units == {"learned"} | ({"scores"} if getattr(learner, "warm", None) else set())
+    session = Session(store=store, progress=lambda *_: pytest.fail("it is stored"))
+    np.testing.assert_array_equal(learn_ranking(model, task, learner, session=session).value, whole.value)
 
 
-@pytest.mark.parametrize("learner", MASKS, ids=lambda learner: learner.name)
+@pytest.mark.parametrize("learner", [*MASKS, TopKLearner(**SHORT)], ids=lambda learner: learner.name)
 def test_splitting_a_step_changes_only_rounding(tiny, learner):
     model, task = tiny
     whole, split = (learn_ranking(model, task, learner, memory=memory, session=QUIET) for memory in (10**9, 1))
@@ -262,6 +271,10 @@ def test_records_of_earlier_versions_can_be_read():
      (UGS, {"penalties": (-1.0,)}, "at least 0"), (UGS, {"penalties": (float("inf"),)}, "at least 0"),
      (UGS, {"steps": 0}, "at least 1"), (UGS, {"batch": 0}, "at least 1"), (UGS, {"seed": -1}, "at least 0"),
      (UGS, {"measure": "CMD"}, "derives from Measure"), (TopKLearner, {"forward": "half"}, "'sharp' or 'soft'"),
+     (TopKLearner, {"steps": 0}, "at least 1"), (TopKLearner, {"batch": 0}, "at least 1"),
+     (TopKLearner, {"measure": "CMD"}, "derives from Measure"), (TopKLearner, {"warm": "eap"}, "derives from Scorer"),
+     (TopKLearner, {"rate": -1.0}, "positive"), (TopKLearner, {"noise": -1.0}, "at least 0"),
+     (TopKLearner, {"temperature": 0.0}, "above"), (TopKLearner, {"seed": -1}, "at least 0"),
      (TopKLearner, {"draw": "even"}, "'curve' or 'uniform'"), (TopKLearner, {"circuits": 0}, "at least 1 circuit")],
 )  # fmt: skip
 def test_wrong_parameters_are_errors(kind, wrong, words):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -187,13 +186,6 @@ def discover_with(run, recipe):
     from dataclasses import replace
 
     return replace(run, outcomes=tuple(replace(outcome, recipe=recipe) for outcome in run.outcomes[:1]))
-
-
-def test_importing_edgewise_loads_neither_pandas_nor_matplotlib():
-    code = (
-        "import sys, edgewise; edgewise.Circuit, edgewise.Discovery; print({'pandas', 'matplotlib'} & set(sys.modules))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
 
 
 def test_errors_of_the_library_name_arguments_not_options():

@@ -1,4 +1,4 @@
-"""Graphs of (edge, span) pairs: names, nodes, pruning, exact selection, files."""
+"""Graphs of (edge, span) pairs: names, nodes, pruning, selection, files."""
 
 import json
 
@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from edgewise import Circuit, EdgeScores, Graph, InputError, Ranking, SelectionProblem, solve
-from edgewise.graph import SpanGraph
-from edgewise.select import RANKINGS, Infeasible
+from edgewise import Circuit, EdgeScores, Graph, InputError, Ranking, solve
+from edgewise.graph import NeuronGraph, NodeGraph, SpanGraph
 
 SPANS = ("S1", "IO", "end")
+LEVELS = (NodeGraph, NeuronGraph)
 PLAIN = [Graph(1, 1, 2), Graph(2, 2, 2), Graph(2, 3, 2, parallel=True)]
 
 
@@ -57,36 +57,6 @@ def test_a_head_joins_spans_and_an_mlp_does_not():
     assert apart.plain() == Circuit.from_edges(graph.plain, ["input->m0", "m0->logits"])
 
 
-def feasible_masks(graph):
-    """Return all circuits [circuit, pair] of a tiny graph but the empty one: each used node has an edge in and out."""
-    n = graph.n_edges
-    masks = ((np.arange(1, 2**n)[:, None] >> np.arange(n)) & 1).astype(bool)
-    valid = np.ones(len(masks), bool)
-    for node in range(graph.n_nodes):
-        has_in, has_out = (masks[:, nodes == node].any(1) for nodes in (graph.edge_target, graph.edge_source))
-        valid &= has_out if node == 0 else has_in if node == graph.n_nodes - 1 else has_in == has_out
-    return masks[valid]
-
-
-TINY = SpanGraph(Graph(1, 1, 2), ("a", "b"))
-CIRCUITS = feasible_masks(TINY)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.integers(0, 10_000), st.sampled_from(RANKINGS), st.integers(1, 15), st.sampled_from([None, 0.4, 0.8, 1.0]))
-def test_the_exact_solver_is_the_best_of_all_subsets(seed, rank, budget, pnr):
-    rng = np.random.default_rng(seed)
-    score = rng.integers(-3, 4, 16).astype(float) if seed % 2 else rng.standard_t(1.5, 16)
-    problem = SelectionProblem.build(TINY, score, rank, budget, pnr)
-    n_positive = CIRCUITS[:, problem.is_positive].sum(1)
-    allowed = CIRCUITS[(CIRCUITS.sum(1) <= budget) & (n_positive >= problem.least_positive)]
-    if not len(allowed):
-        with pytest.raises(Infeasible):
-            solve(problem)
-        return
-    assert solve(problem).objective == pytest.approx((allowed @ problem.value).max(), rel=1e-9, abs=1e-9)
-
-
 def test_one_span_is_the_plain_graph():
     plain = Graph(2, 2, 2)
     graph, score = SpanGraph(plain, ["all"]), np.random.default_rng(0).normal(size=plain.n_edges)
@@ -96,17 +66,21 @@ def test_one_span_is_the_plain_graph():
         assert chosen.plain() == solve(Ranking(plain, score), size).circuit
 
 
-def test_files_keep_the_spans(tmp_path):
-    graph = SpanGraph(PLAIN[1], SPANS)
+@pytest.mark.parametrize("graph", [SpanGraph(PLAIN[1], SPANS), *(kind(PLAIN[1], ((2, 4),)) for kind in LEVELS)])
+def test_files_keep_the_kind_of_graph(tmp_path, graph):
     score = np.random.default_rng(1).normal(size=graph.n_edges).astype(np.float32)
-    circuit = solve(Ranking(graph, score), 30).circuit
+    circuit = solve(Ranking(graph, score), 3).circuit
     circuit.save(tmp_path / "circuit.npz", score)
     assert Circuit.load(tmp_path / "circuit.npz") == circuit
-    circuit.plain().save(tmp_path / "plain.json")
     EdgeScores(graph, score[None]).save(tmp_path / "scores")
     assert EdgeScores.load(tmp_path / "scores").graph == graph
     Ranking(graph, score).save(tmp_path / "ranking")
     assert Ranking.load(tmp_path / "ranking").graph == graph
+
+
+def test_json_and_pt_have_no_place_for_pairs(tmp_path):
+    circuit = Circuit.full(SpanGraph(PLAIN[0], SPANS))
+    circuit.plain().save(tmp_path / "plain.json")
     for suffix in ("json", "pt"):
         with pytest.raises(InputError, match=r"no place for \(edge, span\) pairs; write an .npz"):
             circuit.save(tmp_path / f"circuit.{suffix}")

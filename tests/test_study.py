@@ -271,7 +271,7 @@ def example_rows(splits):
     ]  # fmt: skip
 
 
-def test_a_file_without_splits_is_split_into_thirds(edgewise, tmp_path):
+def test_a_file_without_splits_is_split_into_thirds_and_bad_rows_are_left_out_on_request(edgewise, tmp_path):
     path = write(tmp_path / "own.jsonl", example_rows([None]))
     model = load_model("demo")
     thirds = {
@@ -281,21 +281,13 @@ def test_a_file_without_splits_is_split_into_thirds(edgewise, tmp_path):
     for three in thirds.values():
         assert sorted(map(len, three)) == [2, 3, 3] and len(set().union(*map(set, three))) == 8
     assert thirds[0] != thirds[1]
-    words = ("study", *FEW, "--seeds", 2, "--task", path, "--out", tmp_path / "study", "--json")
-    code, out, err = edgewise(*words)
-    assert code == 0 and "no `split` column" in err
-    assert json.loads(out)["cells"][0]["examples"] == {"train": 3, "validation": 3, "test": 2}
-    assert len(list((tmp_path / "study" / "store").glob("scores-*"))) == 1
-
-
-def test_bad_rows_are_left_out_of_a_study_on_request(edgewise, tmp_path):
-    path = tmp_path / "own.jsonl"
-    path.write_text("\n".join([*map(json.dumps, example_rows([None])), "{", json.dumps({"clean": "When"})]))
-    words = ("study", *FEW, "--seeds", 1, "--task", path, "--out", tmp_path / "study")
+    write(tmp_path / "own.jsonl", [*example_rows([None]), "{", {"clean": "When"}])
+    words = ("study", *FEW, "--seeds", 2, "--task", path, "--out", tmp_path / "study")
     assert "--skip-bad leaves out such rows" in refused(edgewise, *words)
     code, out, err = edgewise(*words, "--skip-bad", "--json")
-    assert code == 0 and "2 of the 10 rows" in err
+    assert code == 0 and "no `split` column" in err and "2 of the 10 rows" in err
     assert json.loads(out)["cells"][0]["examples"] == {"train": 3, "validation": 3, "test": 2}
+    assert len(list((tmp_path / "study" / "store").glob("scores-*"))) == 1
     assert "skip_bad differ" in refused(edgewise, *words)
 
 
@@ -331,9 +323,15 @@ def test_seeds_share_the_scores_of_a_file_and_a_changed_file_is_noticed(edgewise
 
 
 def test_as_published_the_evaluated_splits_are_resampled(edgewise, tmp_path):
+    """The new study replaces another one, with its tables."""
     folder = tmp_path / "study"
-    code, out, _ = edgewise("study", *FEW, "--pnr-grid", ".5,.8", "--seeds", 1, "--as-published", "--out", folder)
-    assert code == 0 and "as published: the bootstrap resamples the evaluated split" in out
+    begin(folder, PLANS[0])
+    words = ("study", *FEW, "--pnr-grid", ".5,.8", "--seeds", 1, "--as-published", "--out", folder, "--overwrite")
+    code, out, _ = edgewise(*words)
+    assert code == 0 and f"results in {folder}" in out.replace("\n", " ")
+    assert {*TABLES, "study.json", "store"} <= {path.name for path in folder.iterdir()}
+    assert [path.name for path in tmp_path.iterdir()] == ["study"]
+    assert "as published: the bootstrap resamples the evaluated split" in out
     assert "As published: size 0 joins" in (folder / "tables.md").read_text()
     assert len(list((folder / "store").glob("scores-*"))) == 3  # train, validation, test
     record = json.loads((folder / "tables.json").read_text())
@@ -466,15 +464,6 @@ def test_overwriting_keeps_the_old_study_until_the_new_one_is_finished(tmp_path)
         assert read_plan(folder) == old and sorted(path.name for path in folder.rglob("*")) == before
     assert begin(folder, new, overwrite=True)
     assert read_plan(folder) == new and {"values-1", "values-2"} <= {path.name for path in (folder / "store").iterdir()}
-    assert [path.name for path in tmp_path.iterdir()] == ["study"]
-
-
-def test_overwriting_replaces_the_tables_with_the_study(edgewise, tmp_path):
-    folder = tmp_path / "study"
-    begin(folder, PLANS[0])
-    code, out, _ = edgewise("study", *FEW, "--seeds", 1, "--out", folder, "--overwrite")
-    assert code == 0 and f"results in {folder}" in out.replace("\n", " ")
-    assert {*TABLES, "study.json", "store"} <= {path.name for path in folder.iterdir()}
     assert [path.name for path in tmp_path.iterdir()] == ["study"]
 
 

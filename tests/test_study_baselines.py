@@ -94,15 +94,8 @@ def test_a_study_of_all_kinds_of_circuits(tmp_path, options):
 def test_spans_of_a_study(tmp_path):
     """The rows of a study with a span per token are those of `discover` on such tasks."""
     grid = Grid(tau=(), kappa=(), pnr=(), solvers=(Greedy(),))
-    plan = Plan(
-        "known/induction",
-        "known/induction",
-        seeds=1,
-        examples=4,
-        grid=grid,
-        settings=Settings(positions=True),
-        spans="token",
-    )
+    settings = Settings(positions=True)
+    plan = Plan("known/induction", "known/induction", 1, 4, grid, settings, spans="token")
     (row, *_) = run_study(plan, tmp_path / "study").cells[0].test[CMD]
     model = load_model("known/induction", device="cpu")
     train, test = (load_task("known/induction", model, split, 4, spans="token") for split in ("train", "test"))

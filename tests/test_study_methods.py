@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import dataclass, replace
+from functools import cache
 from io import StringIO
 from itertools import product
 from typing import ClassVar
@@ -46,6 +47,7 @@ from edgewise.tasks import METRICS, LogitDifference
 
 MODEL = "known/induction"
 WORDS = ("study", "--scorers", "eap,learned", "--learn-steps", "3", "--model", MODEL, "--seeds", "2", "--examples", "8")
+QUIET = Session(progress=lambda *_: None)
 FILES = {"methods.md", "methods.csv", "methods.json", "figure.png", "figure.svg"}
 
 
@@ -58,6 +60,14 @@ def finished(tmp_path_factory):
     return folder, json.loads(out)
 
 
+@pytest.fixture(scope="module")
+def compared():
+    """The rows of a comparison of EAP with the baselines, of one seed."""
+    plan = Plan(MODEL, MODEL, seeds=1, examples=8)
+    return compare_methods(plan, ["eap"], session=QUIET).cells[0].rows
+
+
+@cache
 def by_hand(method, seed):
     """What `discover` finds for a scorer or a learner, with the examples of a seed."""
     model = load_model(MODEL)
@@ -68,7 +78,7 @@ def by_hand(method, seed):
     else:
         settings, learners = replace(settings, scorer=method), dict.fromkeys((CMD, CPR))
     recipes = [(measure, Recipe(FullSizeIlp(), learner=learners[measure])) for measure in (CMD, CPR)]
-    return discover(model, train, test, settings, recipes, attention=0, session=Session(progress=lambda *_: None))
+    return discover(model, train, test, settings, recipes, attention=0, session=QUIET)
 
 
 def brute_force_auroc(score, inside):
@@ -92,14 +102,12 @@ def test_numbers_of_the_table_are_those_of_discover(finished, name, method):
     assert row["memory"] > 0 and row["seconds per example"] > 0
 
 
-def test_differences_are_paired_with_eap_ig(finished):
+def test_differences_are_paired_with_eap_ig(finished, compared):
     row = next(row for row in finished[1]["rows"] if row["method"] == "eap")
     one, other = by_hand(Eap(), 0), by_hand(EapIg(), 0)
-    plan = Plan(MODEL, MODEL, seeds=1, examples=8)
-    alone = compare_methods(plan, ["eap"], session=Session(progress=lambda *_: None)).cells[0].rows
     for measure in (CMD, CPR):
         expected = compare(one.of(measure)[0].curve, other.of(measure)[0].curve, measure)
-        areas = {row.name: row.repeats[measure].resampled for row in alone}
+        areas = {row.name: row.repeats[measure].resampled for row in compared}
         assert areas["eap"].minus(areas["eap-ig"]).record() == pytest.approx(expected.record(), abs=1e-6)
         assert row[f"{measure.name} verdict"] in ("better", "worse", "no significant difference")
     baseline = next(row for row in finished[1]["rows"] if row["method"] == "eap-ig")
@@ -118,11 +126,9 @@ def test_random_is_last_and_differs_between_seeds(finished):
     assert [float(row["CPR"]) for row in rows] == [row["CPR"] for row in content["rows"]]
 
 
-def test_circuits_of_all_methods_have_equal_sizes():
-    plan = Plan(MODEL, MODEL, seeds=1, examples=6)
-    rows = compare_methods(plan, ["eap"], session=Session(progress=lambda *_: None)).cells[0].rows
+def test_circuits_of_all_methods_have_equal_sizes(compared):
     for measure in (CMD, CPR):
-        curves = [row.repeats[measure].curves[0] for row in rows]
+        curves = [row.repeats[measure].curves[0] for row in compared]
         assert {curve.n_requested for curve in curves} == {curve.n_kept for curve in curves} and len(curves) == 3
 
 
@@ -167,19 +173,7 @@ def test_a_stopped_comparison_resumes_with_the_same_numbers(edgewise, finished, 
 
 
 def test_a_finished_comparison_is_only_replaced_with_overwrite(edgewise, tmp_path):
-    words = (
-        "study",
-        "--scorers",
-        "eap",
-        "--model",
-        MODEL,
-        "--seeds",
-        "1",
-        "--examples",
-        "4",
-        "--out",
-        tmp_path / "out",
-    )
+    words = (*"study --scorers eap --seeds 1 --examples 4 --model".split(), MODEL, "--out", tmp_path / "out")
     code, table, _ = edgewise(*words)
     assert code == 0
     before = (tmp_path / "out" / "methods.json").read_bytes()
@@ -201,15 +195,8 @@ def test_the_terminal_has_one_table_and_a_legend(edgewise, tmp_path):
     words = ("study", "--scorers", "eap", *models, "--seeds", "1", "--examples", "4", "--out", tmp_path / "out")
     code, out, _ = edgewise(*words)
     assert code == 0 and out.count("  random") >= 2
-    for text in (
-        "ioi, demo",
-        MODEL,
-        "AUROC",
-        "s/example",
-        "mean rank for CMD over 2 cells",
-        "no significant difference",
-    ):
-        assert text in out
+    legend = ("AUROC", "s/example", "mean rank for CMD over 2 cells", "no significant difference")
+    assert all(text in out for text in ("ioi, demo", MODEL, *legend))
     content = json.loads((tmp_path / "out" / "methods.json").read_text())
     assert [row["AUROC"] is None for row in content["rows"]] == [True] * 3 + [False] * 3
 
@@ -265,7 +252,7 @@ def test_a_custom_scorer_is_compared():
         name: ClassVar[str] = "mine"
 
     plan = Plan(MODEL, MODEL, seeds=1, examples=4)
-    rows = compare_methods(plan, [Mine(), "eap"], session=Session(progress=lambda *_: None)).cells[0].rows
+    rows = compare_methods(plan, [Mine(), "eap"], session=QUIET).cells[0].rows
     areas = {row.name: row.repeats[CMD].mean for row in rows}
     assert list(areas) == ["eap-ig", "mine", "eap", "random"] and areas["mine"] == areas["eap"]
 
@@ -326,8 +313,8 @@ def test_bad_input_is_refused_and_nothing_is_written(edgewise, tmp_path, monkeyp
 
 def test_truth_may_be_a_file(tmp_path):
     known_circuit(MODEL).save(tmp_path / "truth.json")
-    plan, session = Plan(MODEL, MODEL, seeds=1, examples=4), Session(progress=lambda *_: None)
-    cells = [compare_methods(plan, [], truth, session=session).cells[0] for truth in (None, tmp_path / "truth.json")]
+    plan = Plan(MODEL, MODEL, seeds=1, examples=4)
+    cells = [compare_methods(plan, [], truth, session=QUIET).cells[0] for truth in (None, tmp_path / "truth.json")]
     assert [row.aurocs for row in cells[0].rows] == [row.aurocs for row in cells[1].rows]
     assert [row.precisions for row in cells[0].rows] == [row.precisions for row in cells[1].rows]
     assert cells[0].n_true == cells[1].n_true == known_circuit(MODEL).n_edges
@@ -336,7 +323,7 @@ def test_truth_may_be_a_file(tmp_path):
 @pytest.mark.parametrize("options, unit", [({"positions": True}, "pair"), ({"level": "node"}, "node")])
 def test_methods_are_compared_on_all_kinds_of_circuits(options, unit):
     plan = Plan("demo", "ioi", seeds=1, examples=4, settings=Settings(**options))
-    cell = compare_methods(plan, ["eap"], session=Session(progress=lambda *_: None)).cells[0]
+    cell = compare_methods(plan, ["eap"], session=QUIET).cells[0]
     model = load_model("demo", device="cpu")
     graph = plan.settings.graph(model.graph, load_task("ioi", model, "train", 4))
     assert unit in graph.unit and cell.n_edges == graph.n_edges and cell.n_true is None

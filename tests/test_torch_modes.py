@@ -9,7 +9,18 @@ import pytest
 import torch
 from conftest import build, random_task
 
-from edgewise import CMD, InputError, MaskIg, Recipe, TopKLearner, discover, learn_ranking, load_model, score_edges
+from edgewise import (
+    CMD,
+    InputError,
+    MaskIg,
+    Recipe,
+    Settings,
+    TopKLearner,
+    discover,
+    learn_ranking,
+    load_model,
+    score_edges,
+)
 from edgewise.evaluate import Mean
 from edgewise.models import wrap_model
 
@@ -44,7 +55,7 @@ def results(module):
     """Return arrays of every function that runs a model."""
     model, task = wrap_model(module), random_task(4)
     learned = learn_ranking(model, task, TopKLearner(steps=2), ablation=Mean())
-    result = discover(model, task, random_task(4, seed=1), recipes={CMD: (Recipe(),)})
+    result = discover(model, task, random_task(4, seed=1), Settings(sizes=(0.1, 1.0)), {CMD: (Recipe(),)})
     arrays = [score_edges(model, task, MaskIg(2)).values, learned.value, result.statistics.mean]
     return arrays + [outcome.curve.values for outcome in result.outcomes] + list(result.attention.values)
 

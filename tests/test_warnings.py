@@ -25,7 +25,6 @@ from edgewise import (
     load_model,
     load_task,
     make_task,
-    score_edges,
 )
 from edgewise.recipes.run_info import ModelAccuracy
 
@@ -221,11 +220,3 @@ def test_the_command_prints_each_warning_once(edgewise, tmp_path):
     assert code == 0 and len(lines) == len(set(lines))
     for part in ("end in a space", "6 of the 6 evaluated prompts are also scored", "few examples (6)"):
         assert sum(part in line for line in lines) == 1, (part, err)
-
-
-def test_scores_of_swapped_answers_are_warned_of(model):
-    task = load_task("ioi", model, "train", 12)
-    swapped = replace(task, examples=tuple(replace(e, correct=e.incorrect, incorrect=e.correct) for e in task.examples))
-    assert not messages(lambda: score_edges(model, task))
-    (message,) = messages(lambda: score_edges(model, swapped))
-    assert "lower on clean prompts" in message and "may be swapped" in message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,11 @@ from edgewise.report.viewer.page import page_of
 
 from .chromium import SKIPPED, find
 from .sample_views import sample_view
-from .viewer_page import ViewerPage
+from .viewer_page import VIEWPORT, ViewerPage
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 # Without motion, colours do not fade from one to the other.
-WINDOW = {"viewport": {"width": 1280, "height": 800}, "accept_downloads": True, "reduced_motion": "reduce"}
+WINDOW = {"viewport": VIEWPORT, "accept_downloads": True, "reduced_motion": "reduce"}
 # On a machine that is busy with other work.
 TIMEOUT_MS = 180_000
 Opener = Callable[..., ViewerPage]
@@ -97,18 +98,24 @@ def open_page(browser: Any) -> Iterator[Opener]:
 
 
 @pytest.fixture(scope="package")
-def shared_page(browser: Any, path: Path) -> Iterator[tuple[ViewerPage, list[str]]]:
+def shared_pages(browser: Any) -> Iterator[tuple[Opener, list[str]]]:
     complaints: list[str] = []
     contexts: list[Any] = []
-    yield _opener(browser, complaints, contexts)(path), complaints
+    yield cache(_opener(browser, complaints, contexts)), complaints
     for context in contexts:
         context.close()
 
 
 @pytest.fixture
-def page(shared_page: tuple[ViewerPage, list[str]]) -> Iterator[ViewerPage]:
-    """The page of `view` as it opens. All tests share it; an empty address brings it back to its start."""
-    page, complaints = shared_page
+def share_page(shared_pages: tuple[Opener, list[str]]) -> Iterator[Opener]:
+    """A function that returns the page of a file as it opens. All tests share it: opening a page takes a second."""
+    open_once, complaints = shared_pages
     complaints.clear()
-    yield page.reset()
+    yield lambda path: open_once(path).reset()
     assert not complaints
+
+
+@pytest.fixture
+def page(share_page: Opener, path: Path) -> ViewerPage:
+    """The page of `view` as it opens."""
+    return share_page(path)

@@ -120,8 +120,8 @@ def test_node_names_are_legible_even_when_dimmed(page, theme):
 
 @pytest.mark.parametrize("window", [(1100, 700), (1280, 720), (1440, 900)])
 @pytest.mark.parametrize("address", ["", "#vs=Greedy"])
-def test_lists_fit_on_a_laptop_screen(open_page, path, window, address):
-    page = open_page(path, address, viewport=dict(zip(("width", "height"), window, strict=True)))
+def test_lists_fit_on_a_laptop_screen(page, window, address):
+    page.resize(*window).edit_address(address)
     rows = page.page.locator("#panel-edges [data-edge]")
     assert rows.first.bounding_box()["y"] + 100 < window[1]  # some are seen at once
     rows.nth(7).scroll_into_view_if_needed()

@@ -190,8 +190,8 @@ def test_badges_of_a_difference_have_the_colour_of_their_circuit(page, view):
 
 
 @pytest.mark.parametrize("width", [390, 1100, 1280, 1440])
-def test_difference_mode_does_not_move_the_page_header(open_page, path, width):
-    page = open_page(path, viewport={"width": width, "height": 800})
+def test_difference_mode_does_not_move_the_page_header(page, width):
+    page.resize(width, 800)
     parts = ["#metrics", "#difference", "#methods [data-row='0']", "#board"]
     where = lambda: [page.page.locator(part).bounding_box() for part in parts]  # noqa: E731
     before = where()

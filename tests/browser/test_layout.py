@@ -44,10 +44,10 @@ def test_the_label_of_the_goal_hides_nothing(page, view, row, axis):
 
 
 @pytest.mark.parametrize("window", [(1100, 700), (1100, 560), (1280, 720), (1440, 900)])
-def test_one_click_shows_each_panel(open_page, path, window):
+def test_one_click_shows_each_panel(page, window):
     """Its tab and most of it are in sight, whatever the height, and so is the slider."""
-    width, height = window
-    page = open_page(path, viewport={"width": width, "height": height})
+    height = window[1]
+    page.resize(*window)
     for tab, content in (("examples", "#examples-strip"), ("attention", "#attention-head"), ("edges", "#list-nodes")):
         button = page.page.locator(f"#tab-{tab}").bounding_box()
         assert button["y"] + button["height"] <= 0.5 * height, tab
@@ -129,8 +129,8 @@ def test_an_exported_picture_highlights_the_chosen_edge(page):
 
 
 @pytest.mark.parametrize("height", [560, 720, 900])
-def test_the_words_of_the_chart_do_not_overlap(open_page, path, height):
-    page = open_page(path, "#method=Greedy&metric=CPR", viewport={"width": 1100, "height": height})
+def test_the_words_of_the_chart_do_not_overlap(page, height):
+    page.resize(1100, height).edit_address("#method=Greedy&metric=CPR")
     boxes = page.page.locator("#curve-plot text").evaluate_all(
         "all => all.map((one) => [one.textContent, one.getBoundingClientRect()])"
     )

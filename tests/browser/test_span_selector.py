@@ -28,9 +28,14 @@ def view():
     return replace(view, runs=(replace(view.runs[0], prompts=prompts),))
 
 
+@pytest.fixture(scope="module")
+def path(view, write_page):
+    return write_page(view)
+
+
 @pytest.fixture
-def page(open_page, write_page, view):
-    return open_page(write_page(view)).size(SIZE)
+def page(share_page, path):
+    return share_page(path).size(SIZE)
 
 
 def test_sizes_are_shares_of_what_circuits_consist_of(page, open_page, write_page):
@@ -125,8 +130,8 @@ def test_prompts_of_earlier_versions_have_no_spans(open_page, write_page):
     expect(page.page.locator("#example-acts")).to_have_count(0)
 
 
-def test_pages_of_plain_circuits_have_no_spans(open_page, write_page):
-    page = open_page(write_page(sample_view()))
+def test_pages_of_plain_circuits_have_no_spans(share_page, write_page):
+    page = share_page(write_page(sample_view()))
     assert page.page.locator("#span").count() == 0 and "pair" not in page.text("#subtitle")
 
 

@@ -27,9 +27,14 @@ def known(view):
     return replace(view, truth=Circuit(view.graph, mask), size=SIZE)
 
 
+@pytest.fixture(scope="module")
+def known_path(known, write_page):
+    return write_page(known)
+
+
 @pytest.fixture
-def page_with_truth(open_page, write_page, known):
-    return open_page(write_page(known))
+def page_with_truth(share_page, known_path):
+    return share_page(known_path)
 
 
 def parts_of(known, size: int) -> dict[str, np.ndarray]:
@@ -64,11 +69,11 @@ def test_each_part_can_be_shown_alone(page_with_truth, known):
         page.click(f"[data-part={name}]")
 
 
-def test_the_comparison_can_be_left_and_kept_in_the_address(page_with_truth, known, open_page, write_page):
+def test_the_comparison_can_be_left_and_kept_in_the_address(page_with_truth, known, open_page, known_path):
     page = page_with_truth.click("#known")
     assert page.listed("all") == ranked(known, ILP, mask_of(known, ILP, SIZE))
     assert page.address_parts() == {"truth": "false"}
-    assert open_page(write_page(known), page.address()).listed("all") == page.listed("all")
+    assert open_page(known_path, page.address()).listed("all") == page.listed("all")
     page.click("#known").click("#difference")  # one comparison at a time
     assert page.pressed("#differences") == ["Difference"] and page.address_parts() == {"vs": "Greedy"}
     page.click("#known")

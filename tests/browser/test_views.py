@@ -25,7 +25,8 @@ HOSTILE_TEXT = (
 CONTROL_CHARACTERS = "\u202edrow\u2066 \u200bhid\u2028den\u0007"
 
 
-def hostile_view() -> View:
+@pytest.fixture(scope="session")
+def hostile_path(write_page):
     view = sample_view(name=HOSTILE_TEXT)
     prompt = Prompt(
         (HOSTILE_TEXT, CONTROL_CHARACTERS, "\n"),
@@ -43,12 +44,11 @@ def hostile_view() -> View:
         )
         for row in view.rows
     )
-    return replace(view, runs=(run,), rows=rows)
+    return write_page(replace(view, runs=(run,), rows=rows))
 
 
-def test_untrusted_text_is_shown_and_never_runs(open_page, write_page):
-    view = hostile_view()
-    page = open_page(write_page(view))
+def test_untrusted_text_is_shown_and_never_runs(open_page, hostile_path):
+    page = open_page(hostile_path)
     tags = page.page.evaluate("[...document.querySelectorAll('*')].map((one) => one.tagName).sort().join()")
     assert page.page.title() == HOSTILE_TEXT and page.text("#title") == HOSTILE_TEXT
     page.click("#difference").click_node("m1").press("p")
@@ -64,12 +64,12 @@ def test_untrusted_text_is_shown_and_never_runs(open_page, write_page):
     expect(page.page.locator("b:text-is('bold'), img")).to_have_count(0)
     assert page.page.locator("script").count() == tags.split(",").count("SCRIPT") == 5
     # The address takes any name there is.
-    other = open_page(write_page(view), page.address())
+    other = open_page(hostile_path, page.address())
     assert other.text("#caption") == page.text("#caption")
 
 
-def test_control_characters_of_untrusted_tokens_are_escaped(open_page, write_page):
-    page = open_page(write_page(hostile_view()), "#tab=examples")
+def test_control_characters_of_untrusted_tokens_are_escaped(share_page, hostile_path):
+    page = share_page(hostile_path).edit_address("#tab=examples")
     shown = page.page.locator("#example-tokens .token[data-side=clean]").all_text_contents()
     assert shown[0] == HOSTILE_TEXT and shown[2] == "⏎"
     assert shown[1] == r"\u202edrow\u2066 \u200bhid\u2028den\u0007"
@@ -79,9 +79,9 @@ def test_control_characters_of_untrusted_tokens_are_escaped(open_page, write_pag
     assert page.page.evaluate("window.hacked") is None
 
 
-def test_untrusted_names_do_not_change_the_direction_of_text(open_page, write_page):
+def test_untrusted_names_do_not_change_the_direction_of_text(share_page, hostile_path):
     """A name that turns the direction of text would show the numbers beside it backwards."""
-    page = open_page(write_page(hostile_view()))
+    page = share_page(hostile_path)
     page.click("#difference")
     for tab in ("edges", "examples", "attention", "about"):
         page.click(f"#tab-{tab}")
@@ -207,8 +207,8 @@ def gpt2_path(gpt2, write_page):
 MOST = 1500
 
 
-def test_only_the_strongest_of_thirty_thousand_edges_are_drawn(open_page, gpt2, gpt2_path):
-    page = open_page(gpt2_path).record_lines()
+def test_only_the_strongest_of_thirty_thousand_edges_are_drawn(share_page, gpt2, gpt2_path):
+    page = share_page(gpt2_path).record_lines()
     strength = np.abs(gpt2.runs[0].mean)
     for size, kept in ((2, 6500), (3, 32491), (1, 325), (0, 30)):
         page.size(size)
@@ -226,8 +226,8 @@ def test_only_the_strongest_of_thirty_thousand_edges_are_drawn(open_page, gpt2, 
     assert top == best
 
 
-def test_a_large_difference_draws_differing_edges_first(open_page, gpt2, gpt2_path):
-    page = open_page(gpt2_path, "#vs=ILP").record_lines().size(2)
+def test_a_large_difference_draws_differing_edges_first(share_page, gpt2, gpt2_path):
+    page = share_page(gpt2_path).record_lines().edit_address("#vs=ILP").size(2)
     here, there = mask_of(gpt2, 0, 2), mask_of(gpt2, 1, 2)
     counts = (here & ~there).sum(), (there & ~here).sum(), (here & there).sum()
     assert "{:,} only in Greedy · {:,} only in ILP · {:,} in both".format(*counts) in page.text("#caption")
@@ -236,8 +236,8 @@ def test_a_large_difference_draws_differing_edges_first(open_page, gpt2, gpt2_pa
     assert len({line["colour"] for line in lines}) == 2
 
 
-def test_the_three_strongest_edges_into_logits_of_a_large_graph(open_page, gpt2, gpt2_path):
-    page = open_page(gpt2_path).size(3).click("#list-nodes [data-node=logits]")
+def test_the_three_strongest_edges_into_logits_of_a_large_graph(share_page, gpt2, gpt2_path):
+    page = share_page(gpt2_path).size(3).click("#list-nodes [data-node=logits]")
     into = letters(gpt2.graph) == "logits"
     found = page.page.locator("#list-into [data-edge]").evaluate_all("all => all.map((one) => one.dataset.edge)")
     assert found[:3] == ranked(gpt2, 0, into)[:3]

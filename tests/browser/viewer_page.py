@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
+VIEWPORT = {"width": 1280, "height": 800}
 # Wait in the page until nothing is pending but the given kinds of work. At least one frame passes first, because a
 # resize or a move of the pointer takes effect in the next frame.
 SETTLE = """async (allowed) => {
@@ -85,6 +86,8 @@ class ViewerPage:
 
     def reset(self) -> ViewerPage:
         """Bring the page back to how it opens."""
+        if self.page.viewport_size != VIEWPORT:
+            self.resize(**VIEWPORT)
         self.page.mouse.move(0, 0)
         self.page.evaluate(LEAVE)
         # An address without known parts is how the page opens. The page then removes it from the address bar.

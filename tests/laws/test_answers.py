@@ -187,35 +187,26 @@ def test_weights_have_the_gradient_of_the_difference(model):
 
 
 @first_in_every_family("pad", ["left", "right"])
-def test_the_difference_is_that_of_the_model_itself(model, loaded, pad):
+def test_log_probabilities_and_their_difference_are_those_of_the_model_itself(model, loaded, pad):
     """Each answer in a run of its own, of HuggingFace's model. Padding and a shared prefix change nothing."""
-    both, *single = both_answers()
-    batch = prepare(model.transformer, make_batch(both.examples, torch.device("cpu"), pad))
+    both, correct, incorrect = both_answers()
     with torch.no_grad():
-        readout = batch.read_out(batch.run(batch.clean), True)
-        values = LogProbabilityDifference().checked(readout, readout)
-        totals = []
-        for task in single:
-            for example in task.examples:
-                logs = loaded(torch.tensor([example.clean])).logits[0].log_softmax(-1)
-                answer = (example.correct, *example.continuation)
-                totals.append(sum(row[t].item() for row, t in zip(logs[-len(answer) :], answer, strict=True)))
-    right, wrong = np.reshape(totals, (2, -1))
-    np.testing.assert_allclose(values, right - wrong, atol=1e-5)
+        right, wrong = (
+            np.array([total_log_probability(loaded, example) for example in task.examples])
+            for task in (correct, incorrect)
+        )
+        metrics = ((both, LogProbabilityDifference(), right - wrong), (correct, LogProbability(), right))
+        for task, metric, expected in metrics:
+            batch = prepare(model.transformer, make_batch(task.examples, torch.device("cpu"), pad))
+            readout = batch.read_out(batch.run(batch.clean), True)
+            np.testing.assert_allclose(metric.checked(readout, readout), expected, atol=1e-5)
 
 
-@first_in_every_family("pad", ["left", "right"])
-def test_total_log_probability_is_that_of_the_model_itself(model, loaded, pad):
-    task = several_tokens()
-    batch = prepare(model.transformer, make_batch(task.examples, torch.device("cpu"), pad))
-    with torch.no_grad():
-        readout = batch.read_out(batch.run(batch.clean), True)
-        values = LogProbability().checked(readout, readout)
-        for example, value in zip(task.examples, values, strict=True):
-            logs = loaded(torch.tensor([example.clean])).logits[0].log_softmax(-1)
-            answer = (example.correct, *example.continuation)
-            rows = logs[len(logs) - len(answer) :]
-            assert value.item() == pytest.approx(sum(row[t].item() for row, t in zip(rows, answer, strict=True)))
+def total_log_probability(loaded, example: Example) -> float:
+    """The sum over the tokens of the correct answer, which ends the prompt."""
+    answer = (example.correct, *example.continuation)
+    logs = loaded(torch.tensor([example.clean])).logits[0].log_softmax(-1)
+    return sum(row[token].item() for row, token in zip(logs[-len(answer) :], answer, strict=True))
 
 
 def with_sets(task: Task) -> Task:

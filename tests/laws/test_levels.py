@@ -16,9 +16,8 @@ from edgewise.learn import EdgePruning
 from edgewise.learn.base import LearningProblem
 from edgewise.learn.run_learner import learn_ranking
 from edgewise.learn.training import StepRunner
-from edgewise.models import make_batch, wrap_model
+from edgewise.models import wrap_model
 from edgewise.models.memory import BUDGET
-from edgewise.models.prepare import prepare
 from edgewise.runtime.local_engine import Local
 from edgewise.score import (
     AttnLrp,
@@ -193,19 +192,6 @@ def test_all_neurons_of_nodes_are_the_nodes_to_the_last_bit(model, ablation):
     np.testing.assert_array_equal(*values)
     plain = evaluate_circuits(model, task, [nodes.plain()], METRIC, ablation).values
     np.testing.assert_array_equal(values[0], plain)
-
-
-@IN_KINDS
-def test_all_nodes_run_as_the_model(model):
-    """The runner itself, without the shortcut for the full circuit."""
-    task, graph = random_task(4, seed=12), NeuronGraph(model.graph)
-    batch = prepare(model.transformer, make_batch(task.examples, model.transformer.device))
-    with torch.no_grad():
-        reference, clean = batch.run(batch.corrupted), batch.run(batch.clean)
-        rows = torch.arange(len(task))[:, None]
-        (full, empty) = batch.run_circuits([Circuit.full(graph), Circuit.empty(graph)], reference)
-        torch.testing.assert_close(full, clean.final[rows, batch.last].flatten(0, 1), rtol=1e-9, atol=1e-9)
-        torch.testing.assert_close(empty, reference.final[rows, batch.last].flatten(0, 1), rtol=0, atol=0)
 
 
 @IN_KINDS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,7 @@ from slow import SlowModel
 
 from edgewise import Circuit, evaluate_circuits
 from edgewise.evaluate import Mean, Patching, PositionalMean, Zero
-from edgewise.graph import Graph
+from edgewise.graph import Graph, NeuronGraph, SpanGraph
 from edgewise.models import make_batch, memory, wrap_model
 from edgewise.models.circuit_plan import number_nodes
 from edgewise.models.forward import make_frame, run
@@ -74,13 +76,20 @@ def test_sources_sum_to_the_stream_at_every_destination(loaded, model):
 
 
 @first_in_every_family("share_prefix", [True, False])
-def test_full_circuit_is_the_clean_run_and_empty_the_corrupted(model, task, share_prefix):
-    batch = prepare(model.transformer, make_batch(task.examples, torch.device("cpu")), share_prefix)
+def test_full_circuit_is_the_clean_run_and_empty_the_corrupted(model, share_prefix):
+    """Of edges, of pairs and of neurons."""
+    names = ("even", "odd")
+    examples = [
+        replace(example, span_names=names, span_indices=tuple(place % 2 for place in range(example.length)))
+        for example in random_task().examples
+    ]
+    batch = prepare(model.transformer, make_batch(examples, torch.device("cpu")), share_prefix)
     reference = batch.run(batch.corrupted)
-    streams = batch.run_circuits([Circuit.full(model.graph), Circuit.empty(model.graph)], reference)
-    for stream, trace in zip(streams, (batch.run(batch.clean), reference), strict=True):
-        found, expected = batch.read_stream(stream, True).logits, batch.read_out(trace, True).logits
-        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+    for graph in (model.graph, SpanGraph(model.graph, names), NeuronGraph(model.graph)):
+        streams = batch.run_circuits([Circuit.full(graph), Circuit.empty(graph)], reference)
+        for stream, trace in zip(streams, (batch.run(batch.clean), reference), strict=True):
+            found, expected = batch.read_stream(stream, True).logits, batch.read_out(trace, True).logits
+            torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
 @first_in_every_family("ablation", [Patching(), Zero(), Mean(), PositionalMean()])

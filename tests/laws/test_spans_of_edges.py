@@ -13,8 +13,6 @@ from slow import SlowExample, SlowModel
 from edgewise import Circuit, Eap, EapIg, InputError, evaluate_circuits, score_edges
 from edgewise.evaluate import Mean, Patching, PositionalMean, Zero
 from edgewise.graph import SpanGraph
-from edgewise.models import make_batch
-from edgewise.models.prepare import prepare
 from edgewise.score import SCORERS
 from edgewise.tasks import Task
 
@@ -124,17 +122,6 @@ def test_batches_and_other_circuits_change_nothing(model, ablation):
     for row, circuit in enumerate(circuits):
         alone = evaluate_circuits(model, task, [circuit], ablation=ablation, batch_size=1)
         np.testing.assert_allclose(alone.values[0], together.values[row], rtol=1e-9, atol=1e-9)
-
-
-@first_in_every_family("share_prefix", [True, False])
-def test_the_full_circuit_is_the_clean_run_and_the_empty_one_the_reference(model, share_prefix):
-    task, graph = span_task(random_task(4, seed=7)), SpanGraph(model.graph, NAMES)
-    batch = prepare(model.transformer, make_batch(task.examples, torch.device("cpu")), share_prefix)
-    reference = batch.run(batch.corrupted)
-    streams = batch.run_circuits([Circuit.full(graph), Circuit.empty(graph)], reference)
-    for stream, trace in zip(streams, (batch.run(batch.clean), reference), strict=True):
-        logits, expected = batch.read_stream(stream, True).logits, batch.read_out(trace, True).logits
-        torch.testing.assert_close(logits, expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("family", ["gpt2"])

@@ -73,15 +73,17 @@ def with_spans(task: Task) -> Task:
     return replace(task, examples=tuple(replace(e, span_names=SPANS, span_indices=s) for e, s in examples))
 
 
+@pytest.mark.parametrize("by_span", [False, True])
 @first_in_every_family("ablation", ABLATIONS)
-def test_weights_of_zero_and_one_give_the_circuit(model, task, ablation):
-    """Of any size, the empty and the full one included. Under patching, unpruned circuits, too: a node that reads
-    nothing of this run has the same output as in the reference."""
-    runs, rng = make_runs(model, task, ablation=ablation), np.random.default_rng(0)
+def test_weights_of_zero_and_one_give_the_circuit(model, task, ablation, by_span):
+    """Of edges and of pairs, of any size, the empty and the full one included. Under patching, unpruned circuits of
+    edges, too: a node that reads nothing of this run has the same output as in the reference."""
+    runs, rng = make_runs(model, with_spans(task), ablation=ablation, by_span=by_span), np.random.default_rng(0)
+    graph = SpanGraph(model.graph, SPANS) if by_span else model.graph
     for share in (0, 0.2, 0.5, 0.9, 1):
-        circuit = Circuit(model.graph, rng.random(model.graph.n_edges) < share)
+        circuit = Circuit(graph, rng.random(graph.n_edges) < share)
         (expected,) = runs.batch.run_circuits([circuit.prune()], runs.reference)
-        for mask in (circuit.prune().mask, *[circuit.mask] * (ablation == "patching")):
+        for mask in (circuit.prune().mask, *[circuit.mask] * (ablation == "patching" and not by_span)):
             torch.testing.assert_close(runs.stream(torch.tensor(mask)), expected, **EXACT)
 
 
@@ -125,20 +127,10 @@ def check_gradients(model: Model, task: Task, ablation: str, n_spans: int = 1) -
         torch.testing.assert_close(gradient @ direction, slope, rtol=1e-5, atol=1e-6 * gradient.abs().max().item())
 
 
+@pytest.mark.parametrize("n_spans", [1, len(SPANS)])
 @first_in_every_family("ablation", ABLATIONS)
-def test_gradients_are_finite_differences(model, task, ablation):
-    check_gradients(model, task, ablation)
-
-
-@first_in_every_family("ablation", ABLATIONS)
-def test_pairs_of_weight_zero_and_one_give_the_circuit(model, task, ablation):
-    task = with_spans(task)
-    runs = make_runs(model, task, ablation=ablation, by_span=True)
-    graph, rng = SpanGraph(model.graph, SPANS), np.random.default_rng(0)
-    for share in (0, 0.2, 0.5, 0.9, 1):
-        circuit = Circuit(graph, rng.random(graph.n_edges) < share).prune()
-        (expected,) = runs.batch.run_circuits([circuit], runs.reference)
-        torch.testing.assert_close(runs.stream(torch.tensor(circuit.mask)), expected, **EXACT)
+def test_gradients_are_finite_differences(model, task, ablation, n_spans):
+    check_gradients(model, with_spans(task), ablation, n_spans)
 
 
 @first_in_every_family("ablation", ABLATIONS)
@@ -156,12 +148,8 @@ def test_equal_weights_at_all_spans_are_those_of_edges(model, task, ablation):
     torch.testing.assert_close(own.sum(0), of_pairs.gradient(spread), **EXACT)
 
 
-@first_in_every_family("ablation", ABLATIONS)
-def test_gradients_of_pairs_are_finite_differences(model, task, ablation):
-    check_gradients(model, with_spans(task), ablation, len(SPANS))
-
-
 def test_at_weights_of_one_the_gradient_of_a_pair_is_its_score_of_eap(model, task):
+    """The score is (z corrupted - z clean) . d(-m)/d input, and the slope (z clean - z corrupted) . dm/d input."""
     task = with_spans(task)
     runs = make_runs(model, task, by_span=True)
     gradient = runs.own_gradients(torch.ones(model.graph.n_edges * len(SPANS), dtype=torch.float64))
@@ -188,11 +176,6 @@ def test_gradients_of_a_model_with_one_layer_are_finite_differences():
     check_gradients(wrap_model(GPT2LMHeadModel(config).double()), random_task(3), "patching")
 
 
-def test_gradients_of_shared_weights_are_the_sum_over_examples(model, task):
-    runs, weights = make_runs(model, task), random_weights(model)
-    torch.testing.assert_close(runs.own_gradients(weights).sum(0), runs.gradient(weights), **EXACT)
-
-
 def test_an_example_with_weights_of_its_own_runs_as_if_it_were_alone(model, task):
     weights = torch.stack([random_weights(model, seed) for seed in range(len(task))])
     together = make_runs(model, task)
@@ -213,14 +196,6 @@ def test_neither_padding_nor_prefix_sharing_changes_anything(model, layout):
     assert usual.batch.frame.past is not None
     torch.testing.assert_close(other.metric(weights), usual.metric(weights), **EXACT)
     torch.testing.assert_close(other.own_gradients(weights), usual.own_gradients(weights), **EXACT)
-
-
-def test_at_weights_of_one_the_gradient_is_the_score_of_eap(model, task):
-    """The score is (z corrupted - z clean) . d(-m)/d input, and the slope (z clean - z corrupted) . dm/d input."""
-    runs = make_runs(model, task)
-    expected = Eap().score(runs.batch, LogitDifference()).values
-    found = runs.own_gradients(torch.ones(model.graph.n_edges, dtype=torch.float64))
-    torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-10 * expected.abs().max().item())
 
 
 def test_gradients_on_the_way_from_empty_to_full_add_up_to_the_effect(model, task):
