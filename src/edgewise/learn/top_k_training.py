@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -76,50 +76,119 @@ def hard_top_k(theta: Tensor, k: int) -> Tensor:
 
 def train(learner: TopKParameters, problem: LearningProblem, session: Session) -> Unit:
     """Return the array `value` [edge] and how learning went, from the store if it has them."""
-    graph, measure = problem.graph, learner.measure
-    quiet = Session(engine=session.engine, progress=ignore_progress)
-    key = training_key(learner, problem, session)
-    split = replace(problem, validation=None)
-    if learner.validate:
-        task, validation = split_validation(problem, learner.seed)
-        split = replace(problem, task=task, validation=validation)
+    run = _Run(learner, problem, session)
+    training = Training(
+        learner.steps,
+        start=run.start,
+        prepare=run.prepare,
+        rate=lambda step: learner.rate_at(step, problem.graph),
+        betas=BETAS,
+        describe=run.describe,
+        window=WINDOW * learner.steps,
+        check=None if run.split.validation is None else run.check,
+    )
+    return training.run(training_key(learner, problem, session), session)
 
-    @cache
-    def both() -> LearningProblem:
-        doubled = in_both_directions(split, quiet) if learner.reverse else split
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """What one training needs. Nothing is computed before it is needed: the store may have the result."""
+
+    learner: TopKParameters
+    problem: LearningProblem
+    session: Session
+
+    @property
+    def quiet(self) -> Session:
+        """The session for evaluations, which show no progress and store nothing."""
+        return Session(engine=self.session.engine, progress=ignore_progress)
+
+    @cached_property
+    def split(self) -> LearningProblem:
+        """The problem with the examples to learn from, and those to choose on if the learner validates."""
+        if not self.learner.validate:
+            return replace(self.problem, validation=None)
+        task, validation = split_validation(self.problem, self.learner.seed)
+        return replace(self.problem, task=task, validation=validation)
+
+    @cached_property
+    def both(self) -> LearningProblem:
+        """The same in both directions, with as many validation examples as the learner uses."""
+        doubled = in_both_directions(self.split, self.quiet) if self.learner.reverse else self.split
         if doubled.validation is None:
             return doubled
-        return replace(doubled, validation=doubled.validation[: learner.max_validation])
+        return replace(doubled, validation=doubled.validation[: self.learner.max_validation])
 
-    @cache
-    def warm() -> Ranking | None:
-        return None if learner.warm is None else problem.rank_by(learner.warm, session)
+    @cached_property
+    def warm(self) -> Ranking | None:
+        """The ranking of the scores that learning starts from."""
+        return None if self.learner.warm is None else self.problem.rank_by(self.learner.warm, self.session)
 
-    def start() -> Tensor:
-        return torch.tensor(learner.start(problem.start or warm(), graph))
+    def start(self) -> Tensor:
+        """Return the first parameters [edge]."""
+        return torch.tensor(self.learner.start(self.problem.start or self.warm, self.problem.graph))
 
-    def check(theta: Tensor) -> float:
-        return -measure.better * _validation_area(learner, both(), theta, quiet)
+    def check(self, theta: Tensor) -> float:
+        """Return the area of the circuits of the best edges on validation examples, with the sign of a loss."""
+        problem, measure = self.both, self.learner.measure
+        graph = problem.graph
+        sizes = [size_to_edges(size, graph.n_edges) for size in problem.sizes]
+        circuits = [Circuit(graph, hard_top_k(theta, size).numpy() > 0) for size in sizes]
+        evaluation = problem.evaluate(circuits, self.quiet, problem.validation)
+        height = measure.height(
+            faithfulness(evaluation.values.mean(1), evaluation.full.mean(), evaluation.empty.mean())
+        )
+        return -measure.better * (float(areas(problem.sizes, height)) if len(sizes) > 1 else float(height[0]))
 
-    def describe(state: TrainingState) -> Unit:
+    def prepare(self) -> Callable[[TrainingState], tuple[float, Tensor]]:
+        """Return the function that computes the loss and the gradient [edge] of the next step."""
+        learner, problem = self.learner, self.both
+        runner = StepRunner(problem, self.session.engine, learner.measure, learner.n_examples, learner.seed)
+        # Losses are normalised by those of one direction, which take half as long.
+        scale_of = _loss_scales(learner, self.split, runner, self.start()) if learner.normalise else lambda size: 1.0
+
+        def gradient_of(state: TrainingState) -> tuple[float, Tensor]:
+            sizes, rng = _draw_sizes(learner, problem, state.step)
+            noise = rng.logistic(scale=learner.noise, size=(len(sizes), len(state.theta)))
+            theta = (state.theta + torch.tensor(noise, dtype=torch.float32)).requires_grad_()
+            soft = soft_top_k(theta, torch.tensor(sizes)[:, None], learner.temperature)
+            weights = soft.detach()
+            if learner.forward == "hard":
+                weights = torch.stack([hard_top_k(row, size) for row, size in zip(theta.detach(), sizes, strict=True)])
+            elif learner.forward == "sharp":
+                temperature = learner.sharp_temperature(state.step)
+                weights = soft_top_k(theta.detach(), torch.tensor(sizes)[:, None], temperature)
+                weights[weights < LEAST_WEIGHT] = 0
+            losses, gradient = runner.run(runner.examples(state.step), weights if len(sizes) > 1 else weights[0])
+            scales = np.array([scale_of(size) for size in sizes]) / len(sizes)
+            # Unless the forward pass is soft, this is straight through: the soft choice gets the gradient of what ran.
+            gradient = gradient.view(len(sizes), -1) * torch.tensor(scales, dtype=torch.float32)[:, None]
+            (gradient,) = torch.autograd.grad(soft, theta, gradient)
+            return float((losses * scales).sum()), gradient.sum(0)
+
+        return gradient_of
+
+    def describe(self, state: TrainingState) -> Unit:
+        """Return the final values [edge] and how learning went."""
+        learner, problem, measure = self.learner, self.problem, self.learner.measure
         # Normalised losses of sizes from the whole range can be compared; others only between equal sizes.
         is_comparable = learner.normalise and learner.n_circuits > 1
         sizes = [0 if is_comparable else _draw_sizes(learner, problem, step)[0][0] for step in range(state.step)]
         trend = loss_trend(state.losses, sizes)
         about = {"losses": list(state.losses), "trend": trend, "steps": state.step, "seconds": state.seconds}
-        about["both_directions"] = len(both().task) > len(split.task)
-        validation = both().validation
+        about["both_directions"] = len(self.both.task) > len(self.split.task)
+        validation = self.both.validation
         if validation is None:
             return Unit({"value": (state.theta - state.theta.min()).numpy()}, about)
-        learned, first = state.best.double().numpy(), start().double().numpy()
+        learned, first = state.best.double().numpy(), self.start().double().numpy()
         candidates = {"learned": learned, "half-way": (first + learned) / 2}
         if problem.start is not None:
             candidates["start"] = first
-        if (ranking := warm()) is not None:
-            value = np.abs(ranking.value) if measure.rank == "absolute" else ranking.value
+        if self.warm is not None:
+            value = np.abs(self.warm.value) if measure.rank == "absolute" else self.warm.value
             candidates = {WARM_START: value.astype(np.float64), **candidates}
         started = time.perf_counter()
-        value, choices = compose_ranking(problem, validation, candidates, measure, quiet)
+        value, choices = compose_ranking(problem, validation, candidates, measure, self.quiet)
         about |= {
             "seconds": state.seconds + time.perf_counter() - started,
             "validation": [[step, -measure.better * loss] for step, loss in state.checks],
@@ -127,18 +196,6 @@ def train(learner: TopKParameters, problem: LearningProblem, session: Session) -
             "choices": [[size, name] for size, name in choices.items()],
         }
         return Unit({"value": value - value.min()}, about)
-
-    training = Training(
-        learner.steps,
-        start=start,
-        prepare=lambda: _prepare_steps(learner, both(), split, session, start),
-        rate=lambda step: learner.rate_at(step, graph),
-        betas=BETAS,
-        describe=describe,
-        window=WINDOW * learner.steps,
-        check=None if split.validation is None else check,
-    )
-    return training.run(key, session)
 
 
 def split_validation(problem: LearningProblem, seed: int) -> tuple[Task, Task | None]:
@@ -155,22 +212,6 @@ def split_validation(problem: LearningProblem, seed: int) -> tuple[Task, Task | 
     return task.part(np.flatnonzero(~is_held_out)), task.part(np.flatnonzero(is_held_out))
 
 
-def _validation_area(learner: TopKParameters, problem: LearningProblem, theta: Tensor, session: Session) -> float:
-    """Return the area of the circuits of the best edges on validation examples."""
-    graph = problem.graph
-    order = np.argsort(-theta.numpy(), kind="stable")
-    circuits = []
-    for size in problem.sizes:
-        mask = np.zeros(graph.n_edges, bool)
-        mask[order[: size_to_edges(size, graph.n_edges)]] = True
-        circuits.append(Circuit(graph, mask))
-    evaluation = problem.evaluate(circuits, session, problem.validation)
-    height = learner.measure.height(
-        faithfulness(evaluation.values.mean(1), evaluation.full.mean(), evaluation.empty.mean())
-    )
-    return float(areas(problem.sizes, height)) if len(problem.sizes) > 1 else float(height[0])
-
-
 def _draw_sizes(learner: TopKParameters, problem: LearningProblem, step: int) -> tuple[list[int], np.random.Generator]:
     """Return the number of edges of each circuit of a step, and the generator of its noise.
 
@@ -185,42 +226,6 @@ def _draw_sizes(learner: TopKParameters, problem: LearningProblem, step: int) ->
         return [int(rng.choice(sizes, p=probabilities) * n_edges) for _ in range(count)], rng
     low, high = np.log(int(sizes[0] * n_edges)), np.log(max(sizes[-1], LARGEST_SIZE) * n_edges)
     return [round(np.exp(low + (high - low) * (part + rng.random()) / count)) for part in range(count)], rng
-
-
-def _prepare_steps(
-    learner: TopKParameters,
-    problem: LearningProblem,
-    one_direction: LearningProblem,
-    session: Session,
-    start: Callable[[], Tensor],
-) -> Callable[[TrainingState], tuple[float, Tensor]]:
-    """Return the function that computes the loss and the gradient [edge] of the next step.
-
-    Losses are normalised by those of `one_direction`, which take half as long.
-    """
-    runner = StepRunner(problem, session.engine, learner.measure, learner.n_examples, learner.seed)
-    scale_of = _loss_scales(learner, one_direction, runner, start()) if learner.normalise else lambda size: 1.0
-
-    def gradient_of(state: TrainingState) -> tuple[float, Tensor]:
-        sizes, rng = _draw_sizes(learner, problem, state.step)
-        noise = rng.logistic(scale=learner.noise, size=(len(sizes), len(state.theta)))
-        theta = (state.theta + torch.tensor(noise, dtype=torch.float32)).requires_grad_()
-        soft = soft_top_k(theta, torch.tensor(sizes)[:, None], learner.temperature)
-        weights = soft.detach()
-        if learner.forward == "hard":
-            weights = torch.stack([hard_top_k(row, size) for row, size in zip(theta.detach(), sizes, strict=True)])
-        elif learner.forward == "sharp":
-            temperature = learner.sharp_temperature(state.step)
-            weights = soft_top_k(theta.detach(), torch.tensor(sizes)[:, None], temperature)
-            weights[weights < LEAST_WEIGHT] = 0
-        losses, gradient = runner.run(runner.examples(state.step), weights if len(sizes) > 1 else weights[0])
-        scales = np.array([scale_of(size) for size in sizes]) / len(sizes)
-        # Unless the forward pass is soft, this is straight through: the soft choice gets the gradient of what ran.
-        gradient = gradient.view(len(sizes), -1) * torch.tensor(scales, dtype=torch.float32)[:, None]
-        (gradient,) = torch.autograd.grad(soft, theta, gradient)
-        return float((losses * scales).sum()), gradient.sum(0)
-
-    return gradient_of
 
 
 def _loss_scales(
