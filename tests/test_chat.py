@@ -200,7 +200,7 @@ def test_a_run_records_chat_and_evaluate_uses_it(edgewise, demo, tmp_path, monke
     assert made_from["chat"] is True and "spans" not in made_from
     circuit = str(tmp_path / "run" / "circuits" / "cmd-0.1.npz")
     code, out, err = edgewise("evaluate", circuit, "--examples", "8", "--json")
-    assert code == 0 and "--chat, as in the run" in err
+    assert code == 0 and "--chat --metric logit-difference, as in the run" in err
     best = read_result(run).best("CMD")
     expected = best.curve.faithfulness[best.curve.shares.index(0.1)]
     assert json.loads(out)["circuits"][0]["faithfulness"] == pytest.approx(expected, abs=1e-5)

@@ -580,6 +580,15 @@ def test_a_corrupted_prompt_that_all_rows_share_does_not_keep_them_together():
     assert [len(split_task(whole, split)) for split in SPLITS] == [10, 10, 10]
 
 
+@pytest.mark.parametrize("spans", [{}, {"spans": {"who": "Mary"}}])
+def test_bos_in_the_text_of_a_prompt_is_not_doubled(demo, spans):
+    assert demo.bos is not None
+    text = {name: f"{demo.tokenizer.bos_token}{GOOD[name]}" for name in ("clean", "corrupted")}
+    plain, with_text = (make_task([GOOD | spans | more], demo) for more in ({}, text))
+    assert with_text.digest == plain.digest and with_text[0].clean.count(demo.bos) == 1
+    assert with_text.span_digest == plain.span_digest
+
+
 def test_a_number_in_place_of_a_split_says_where_it_belongs(demo):
     with pytest.raises(InputError, match="not 50; give a number of examples as examples="):
         load_task("ioi", demo, 50)

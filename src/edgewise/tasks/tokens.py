@@ -184,7 +184,6 @@ def _encode_pairs(
     another one. There, answers without a space are encoded after the last word of the clean prompt, unless tokens
     merge.
     """
-    prefix = () if bos is None else (bos,)
     clean = _encode([pair.clean for pair in pairs], tokenizer)
     corrupted = _encode([pair.corrupted for pair in pairs], tokenizer)
     texts = list(dict.fromkeys(text for pair in pairs for text in pair.answers))
@@ -202,9 +201,14 @@ def _encode_pairs(
     after = {key: b[len(a) :] for key, a, b in zip(keys, before, both, strict=True) if b[: len(a)] == a}
     rows = zip(pairs, words, clean, corrupted, strict=True)
     return [
-        (prefix + tuple(a), prefix + tuple(b), {t: after.get((word, t)) or alone[t] for t in pair.answers})
+        (_with_bos(a, bos), _with_bos(b, bos), {t: after.get((word, t)) or alone[t] for t in pair.answers})
         for pair, word, a, b in rows
     ]
+
+
+def _with_bos(tokens: Sequence[int], bos: int | None) -> tuple[int, ...]:
+    """Return the tokens of a prompt with the BOS token before them, unless its text begins with that token."""
+    return tuple(tokens) if bos is None or tokens[:1] == [bos] else (bos, *tokens)
 
 
 def _encode_offsets(
@@ -215,11 +219,11 @@ def _encode_offsets(
         raise InputError(
             "spans need a tokenizer that reports the characters of each token (a fast one); use prompts without spans"
         )
-    prefix = [] if bos is None else [(0, 0)]
     prompts = [text for pair in pairs for text in (pair.clean, pair.corrupted)]
     with wrap_read_errors("the text", "the tokenizer fails on it"):
-        encoded = tokenizer(prompts, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
-    offsets = [prefix + tokens for tokens in encoded]
+        encoded = tokenizer(prompts, add_special_tokens=False, return_offsets_mapping=True)
+    listed = zip(encoded["input_ids"], encoded["offset_mapping"], strict=True)
+    offsets = [[(0, 0)] * (len(_with_bos(tokens, bos)) - len(tokens)) + places for tokens, places in listed]
     return list(zip(offsets[::2], offsets[1::2], strict=True))
 
 
