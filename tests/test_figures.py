@@ -64,17 +64,9 @@ def result_folder(discovery, tmp_path_factory):
 
 
 def make_run(
-    discovery,
-    graph=None,
-    names=RECIPES,
-    measures=(CMD, CPR),
-    sizes=SIZES,
-    examples=12,
-    mean=None,
-    seed=0,
-    noise=1,
+    discovery, graph=None, names=RECIPES, measures=(CMD, CPR), sizes=SIZES, examples=12, mean=None, seed=0, noise=1,
     **run,
-):
+):  # fmt: skip
     """Return random results of a run of some shape; `run` replaces facts about it."""
     rng, graph = np.random.default_rng(seed), graph or Graph(3, 4, 8)
     n_edges = graph.n_edges
