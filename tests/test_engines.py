@@ -176,16 +176,9 @@ def test_workers_hold_no_lock_of_a_stopped_unit(tmp_path):
     reports = []
     with Local(2) as engine:
         with pytest.raises(KeyboardInterrupt):
-            score_edges(
-                model, task, Eap(), batch_size=2, session=Session(engine=engine, store=store, progress=stop_halfway)
-            )
-        found = score_edges(
-            model,
-            task,
-            Eap(),
-            batch_size=2,
-            session=Session(engine=engine, store=store, progress=lambda *report: reports.append(report)),
-        )
+            score_edges(model, task, Eap(), batch_size=2, session=Session(store, engine, stop_halfway))
+        session = Session(store, engine, lambda *report: reports.append(report))
+        found = score_edges(model, task, Eap(), batch_size=2, session=session)
     assert reports[0][1] > 0  # it resumed
     np.testing.assert_array_equal(found.values, score_edges(model, task, Eap(), batch_size=2).values)
 

@@ -64,11 +64,6 @@ def test_names_and_indices_are_inverse():
         graph.edge_index("a9.h0->logits")
 
 
-def test_a_graph_without_layers_raises():
-    with pytest.raises(InputError, match="n_layers"):
-        Graph(0, 2, 4)
-
-
 def prune_by_definition(circuit):
     """Repeat { drop nodes without in- or out-edge; drop edges with a dropped end } until nothing changes."""
     edges = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import os
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,6 @@ import torch
 from commands import GOOD, write
 
 from edgewise import InputError, PromptPair, evaluate_circuits, load_task, make_task, score_edges
-from edgewise.cli import main
 from edgewise.tasks import Example, Task, check_examples
 from edgewise.tasks.files import read_rows
 from edgewise.tasks.mib import check_unpacked_size
@@ -229,14 +227,11 @@ def test_tokens_and_lengths_that_the_model_has_not_are_refused_by_every_verb(dem
     assert [line[:13] for line in error.value.details] == ["example 1 has", "example 3 has"]
 
 
-def test_copies_are_counted_and_told_of(demo, tmp_path, monkeypatch, capsys):
+def test_copies_are_counted_and_told_of(edgewise, demo, tmp_path):
     pairs = [PromptPair(**GOOD)] * 3 + [PromptPair(GOOD["corrupted"], GOOD["clean"], " John", " Mary")]
     assert make_task(pairs, demo).copies == 2 and load_task("ioi", demo, examples=50).copies == 0
-    path = write(tmp_path / "a.jsonl", [GOOD] * 12)
-    monkeypatch.setattr(sys, "argv", ["edgewise", "evaluate", "full", "--task", str(path)])
-    with pytest.raises(SystemExit):
-        main()
-    assert "11 of the 12 examples are copies of others; intervals are too narrow" in capsys.readouterr().err
+    message = edgewise("evaluate", "full", "--task", write(tmp_path / "a.jsonl", [GOOD] * 12))[2]
+    assert "11 of the 12 examples are copies of others; intervals are too narrow" in message
 
 
 def test_parquet_that_unpacks_to_far_more_than_it_is_is_refused(tmp_path):

@@ -6,11 +6,10 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from commands import write
+from commands import run_json, write
 from test_tasks import Pieces, load
 
 from edgewise import InputError, load_task
-from edgewise.cli import main
 from edgewise.tasks import DATA_SETS, SPLITS, is_task_file
 
 BOS = 10**6
@@ -295,33 +294,22 @@ def test_answers_that_the_tokenizer_does_not_know_are_dropped(tmp_path):
     assert dict(task.dropped) == {"with an answer that the tokenizer doesn't know": 1, SAME: 1}
 
 
-def test_the_command_counts_what_is_kept_and_dropped(tmp_path, monkeypatch, capsys):
+def test_the_command_counts_what_is_kept_and_dropped(edgewise, tmp_path):
     reason = "with names of unequal token length"
     path = write(tmp_path / "train.jsonl", [ioi(), ioi(third="Mary Ann"), ioi(subject="Mary", indirect="John")])
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["edgewise", "tasks", *words])
-        with pytest.raises(SystemExit) as end:
-            main()
-        assert not end.value.code
-        return capsys.readouterr().out
-
     name = f"mib/ioi={path}"
-    found = json.loads(run(name, "--examples", "1", "--json"))
+    found = run_json("tasks", name, "--examples", 1)
     assert (found["task"], found["split"], found["kept"], found["dropped"]) == ("mib/ioi", "train", 2, {reason: 1})
     assert [example["correct"] for example in found["examples"]] == [" Mary"]
-    people = run(name, "--examples", "1")
-    assert f"kept: 2; dropped: 1 (1 {reason})" in people and "example 2" not in people
-    assert json.loads(run("mcqa", "--examples", "3", "--json"))["kept"] == 3
-    assert all(name in run() for name in DATA_SETS)
-    assert set(json.loads(run("--json"))["tasks"]) >= set(DATA_SETS)
+    code, people, _ = edgewise("tasks", name, "--examples", 1)
+    assert code == 0 and f"kept: 2; dropped: 1 (1 {reason})" in people and "example 2" not in people
+    assert run_json("tasks", "mcqa", "--examples", 3)["kept"] == 3
+    assert all(name in edgewise("tasks")[1] for name in DATA_SETS)
+    assert set(run_json("tasks")["tasks"]) >= set(DATA_SETS)
 
 
-def test_brackets_in_prompts_are_shown(tmp_path, monkeypatch, capsys):
+def test_brackets_in_prompts_are_shown(edgewise, tmp_path):
     # The demo's tokenizer doesn't know them, which its unknown token, spelled out, owns up to.
     good = {"clean": "Mary <unk> [bold] and", "corrupted": "John <unk> [bold] and"}
     good |= {"correct": " Mary", "incorrect": " John"}
-    monkeypatch.setattr(sys, "argv", ["edgewise", "tasks", write(tmp_path / "own.jsonl", [good])])
-    with pytest.raises(SystemExit):
-        main()
-    assert "Mary <unk> [bold] and" in capsys.readouterr().out
+    assert "Mary <unk> [bold] and" in edgewise("tasks", write(tmp_path / "own.jsonl", [good]))[1]

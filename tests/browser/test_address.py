@@ -295,23 +295,8 @@ def random_words(draw: random.Random) -> str:
     names = ["method", "metric", "size", "vs", "vsmetric", "node", "edge", "pins", "search", "into", "sign", "least"]
     names += ["all", "parts", "colour", "tab", "example", "head", "axis", "theme", "zoom", "name", "note", "truth"]
     names += ["", "x", "__proto__"]
-    values = [
-        "Greedy",
-        "ILP",
-        "CPR",
-        "0.3",
-        "1e5",
-        "-1",
-        "a1.h1",
-        "a1.h1 name mover",
-        "a0.h0->m1",
-        "m1 m1",
-        "q",
-        "true",
-        "\ud800",
-        "%",
-        "NaN",
-    ]
+    values = ["Greedy", "ILP", "CPR", "0.3", "1e5", "-1", "a1.h1", "a1.h1 name mover", "a0.h0->m1", "m1 m1"]
+    values += ["q", "true", "\ud800", "%", "NaN"]
     parts = (f"{draw.choice(names)}={draw.choice(values)}" for _ in range(draw.randrange(8)))
     return "#" + draw.choice(["&", "&&", ";", "#"]).join(parts)
 

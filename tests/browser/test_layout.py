@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from .sample_views import percent
-from .test_export import SVG, saved
+from .test_export import LAID_OUT, SVG, saved
 from .test_pointer import PHONE
 
 # Texts, points of curves and lines of the chart that the words of the goal lie over.
@@ -109,13 +109,6 @@ def test_lines_between_heads_and_their_mlp_do_not_run_along_cells(page, board, s
     above = cells[shape[1] + 2]["y"] + cells[shape[1] + 2]["h"] / 2
     mlp_top = cells[shape[1] + 1]["y"] - cells[shape[1] + 1]["h"] / 2
     assert top - bottom >= 3 and mlp_top - above >= 3
-
-
-LAID_OUT = """async ({ layoutOf }, [layers, heads, width, height]) => {
-  const { graphOf } = await import("edgewise/graph.js");
-  const graph = graphOf({ n_layers: layers, n_heads: heads, parallel: false, edges: 0, held: 0 });
-  return layoutOf(graph, width, height).cells;
-}"""
 
 
 def test_an_exported_picture_highlights_the_chosen_edge(page):

@@ -234,19 +234,19 @@ def test_scores_do_not_depend_on_padding_or_on_prefix_sharing(model, scorer):
 
 @pytest.mark.parametrize("family", KINDS)
 @pytest.mark.parametrize("metric", [Kl(), ProbabilityDifference()], ids=lambda metric: metric.name)
-def test_integrated_scores_of_the_input_add_up_to_the_effect_of_the_input(model, metric):
+def test_integrated_scores_of_the_input_add_up_to_the_effect_of_the_input(family, model, metric):
     """Completeness: with many steps, the scores of the edges out of `input` sum to the change of the metric
     along the path, because every path of the network starts with one of them.
 
     EAP-IG takes the first point of every step. Half of the last point instead of half of the first one makes it the
-    trapezoidal rule, which needs far fewer steps."""
-    task, steps = random_task(2, seed=7), 120
+    trapezoidal rule, which needs far fewer steps. Soft caps need more."""
+    task, steps = random_task(2, seed=7), 120 if family == "gemma2" else 30
     scores, first, both_ends = (
         score_edges(model, task, scorer, metric) for scorer in (EapIg(steps), EapIg(1), CleanCorrupted())
     )
     effect = scores.provenance["clean_metric"] - scores.provenance["corrupted_metric"]
     integral = scores.mean() + (both_ends.mean() - first.mean()) / steps
-    assert integral[model.graph.edge_source == 0].sum() == pytest.approx(effect, rel=2e-3, abs=1e-3)
+    assert integral[model.graph.edge_source == 0].sum() == pytest.approx(effect, rel=1e-2, abs=0)
 
 
 @pytest.mark.parametrize("family", ["gpt2"])
