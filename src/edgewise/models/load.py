@@ -224,7 +224,7 @@ def _read_weights(source: ModelSource, files: ModelFiles, dtype: torch.dtype) ->
         )
     # Older files have buffers that are computed now.
     unused = sorted(str(key) for key in info["unexpected_keys"] if not str(key).endswith(COMPUTED_BUFFERS))
-    if unused:
+    if unused and files.gguf is None:
         warn(
             f"{len(unused):,} of the weights in the files of model {source.name!r} are not used, as its config has no "
             f"such parts: {', '.join(unused[:5])}; check the config"
