@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from copy import deepcopy
 from importlib.util import find_spec
 
@@ -19,6 +20,7 @@ from edgewise import (
     CMD,
     Bootstrap,
     Circuit,
+    EdgewiseWarning,
     InputError,
     Plan,
     Recipe,
@@ -212,6 +214,18 @@ def test_amounts_of_memory(text, expected):
 def test_invalid_amounts_of_memory_raise_an_input_error(text):
     with pytest.raises(InputError, match="800MB or 2GB"):
         parse_bytes(text)
+
+
+@pytest.mark.parametrize("change, unused", [({"num_hidden_layers": 1}, 16), ({"attention_bias": False}, 8)])
+def test_weights_that_the_config_does_not_use_are_named(tmp_path, change, unused):
+    build("llama", torch.float32).save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", EdgewiseWarning)
+        load_model(tmp_path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.warns(EdgewiseWarning, match=rf"^{unused} of the weights .* are not used, .*: model\.layers\."):
+        load_model(tmp_path)
 
 
 def test_missing_weights_are_named(tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..errors import InputError
+from ..errors import InputError, warn
 from ..io.reading import wrap_read_errors
 from ..io.torch_file import check_pickled_weights
 from .check_module import check_module, check_weights, remove_hooks
@@ -29,6 +29,7 @@ from .transformers_settings import block_custom_generate, silence_transformers
 
 # A prompt shorter than those of every task. A model that can't run it is too large for its device.
 SHORT_PROMPT = 8
+COMPUTED_BUFFERS = ("inv_freq", "attn.bias", "attention.bias", "masked_bias")
 
 
 def load_model(
@@ -220,6 +221,13 @@ def _read_weights(source: ModelSource, files: ModelFiles, dtype: torch.dtype) ->
     if missing:
         raise InputError(
             f"model {source.name!r} lacks weights or has some of the wrong shape: {', '.join(missing[:5])}"
+        )
+    # Older files have buffers that are computed now.
+    unused = sorted(str(key) for key in info["unexpected_keys"] if not str(key).endswith(COMPUTED_BUFFERS))
+    if unused and files.gguf is None:
+        warn(
+            f"{len(unused):,} of the weights in the files of model {source.name!r} are not used, as its config has no "
+            f"such parts: {', '.join(unused[:5])}; check the config"
         )
     return module
 
