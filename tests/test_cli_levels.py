@@ -40,7 +40,7 @@ def test_commands_name_the_units_and_refuse_other_kinds(tmp_path):
     assert (written["edges"], written["nodes"]) == (plain.n_edges, len(plain.nodes))
     assert all(f'key="{name}"' in (tmp_path / "circuit.dot").read_text() for name in plain.edges)
     for arguments, words in (
-        (["verify", circuit], "a circuit of nodes, but this command takes circuits of edges; .* without --positions"),
+        (["verify", circuit], "a circuit of nodes, but this command takes circuits of edges; .* without --level"),
         (["knock-out", "--each", "--circuit", circuit], "takes circuits of edges"),
         (["select", scores, "--edges", 30], "30 nodes were asked for"),
         (["score", "--positions", "--level", "node", "--out", tmp_path / "x"], "one of --positions and --level node"),

@@ -31,7 +31,7 @@ from edgewise.report.viewer.view import view_of_run
 from edgewise.results import read_result
 from edgewise.tasks import Kl
 from edgewise.tasks.known import KNOWN
-from edgewise.verify import VerifySettings, add_path, draw_circuit
+from edgewise.verify import VerifySettings, add_path, draw_circuit, plan_verification
 from edgewise.verify.comparisons import distance
 
 NAMES = [name.removeprefix("known/") for name in KNOWN]
@@ -149,6 +149,31 @@ def test_a_selected_circuit_of_the_demo_beats_random_ones():
     assert set(result.node_effects) == set(circuit.nodes) - {"input", "logits"}
     random = draw_circuit(model.graph, circuit.n_edges, np.random.default_rng(1))
     assert not verify_circuit(model, test, random, SETTINGS, tests=["sufficiency"]).test("sufficiency").passes
+
+
+def test_pairs_at_spans_that_do_not_matter_are_superfluous(tmp_path, monkeypatch):
+    """The true circuit at all spans: the queries of the last layer and the logits matter at the last token only."""
+    model, task, truth = known("induction")
+    graph = task.span_graph(model.graph)
+    pairs = Circuit(graph, graph.from_plain(truth.mask))
+    dead = [name for name in pairs.edges if not name.endswith("@end") and ("->a2.h0<q>" in name or "->logits" in name)]
+    settings, tests = VerifySettings(n_circuits=40), ["sufficiency", "minimality", "completeness"]
+    result = verify_circuit(model, task, pairs, settings, tests=tests)
+    assert result.test("sufficiency").passes and result.test("completeness").passes and "pairs" in repr(result)
+    assert set(dead) & set(result.circuit.edges) and set(dead) & set(result.circuit.edges) <= set(result.superfluous)
+    assert result.minimal_faithfulness.estimate == pytest.approx(1, abs=0.05)
+    # Random paths reach the logits where the circuit does: here at the last token, so that none of them is dead.
+    drawn = plan_verification(pairs.without(dead), settings, ["sufficiency"]).groups["random"]
+    assert {name.partition("@")[2] for circuit in drawn for name in circuit.edges if "->logits" in name} == {"end"}
+    monkeypatch.chdir(tmp_path)
+    pairs.save("pairs.npz")
+    words = ("pairs.npz", "--model", "known/induction", "--examples", "20", "--circuits", "30", "--tests", "minimality")
+    code, out, _ = verify(*words, "--minimal", "minimal.npz")
+    assert code == 0 and "superfluous (edge, span) pairs: " in out and Circuit.load("minimal.npz").graph == graph
+    assert "EAP-IG's .json files have no place for (edge, span) pairs" in refused(verify, *words, "--minimal", "m.json")
+    with pytest.raises(InputError, match="the spans A, B, end, other, but task 'known/induction' has none"):
+        plain = replace(task, examples=tuple(replace(e, span_names=(), span_indices=()) for e in task.examples))
+        verify_circuit(model, plain, pairs)
 
 
 def test_by_kl_no_circuit_beats_the_model():

@@ -29,7 +29,7 @@ from ..errors import InputError
 from ..evaluate.ablations import ABLATIONS, Ablation
 from ..evaluate.faithfulness import FAITHFULNESS, Faithfulness
 from ..evaluate.measures import MEASURES
-from ..graph import LEVELS, Graph
+from ..graph import LEVELS, Graph, SpanGraph
 from ..io.reading import first_line
 from ..learn import TopKLearner
 from ..method import choose, parameters
@@ -363,12 +363,13 @@ class CircuitOptions:
         return open_circuit(path, self.recipe, self.measure, self.size, self.level)
 
 
-def check_edges(path: Path, circuit: Circuit) -> None:
-    """Raise InputError if a circuit consists of pairs, nodes or neurons."""
-    if not isinstance(circuit.graph, Graph):
+def check_edges(path: Path, circuit: Circuit, has_positions: bool = False) -> None:
+    """Raise InputError if a circuit consists of nodes or neurons, or of pairs, unless `has_positions`."""
+    if not isinstance(circuit.graph, Graph | SpanGraph if has_positions else Graph):
+        options = "--level" if has_positions else "--positions and --level"
         raise InputError(
             f"{path} is a circuit of {circuit.graph.units}, but this command takes circuits of edges; make one without "
-            "--positions and --level"
+            f"{options}"
         )
 
 

@@ -12,7 +12,9 @@ import typer
 from ..core.circuit import masks_digest
 from ..errors import InputError
 from ..evaluate.ablations import ABLATIONS
+from ..graph import SpanGraph
 from ..io.atomic import check_file, check_folder
+from ..io.formats import check_holds
 from ..report.verification import (
     FILE_PATTERN,
     RECORD,
@@ -81,6 +83,7 @@ def command(
     given. Use examples that the circuit was not selected on. With --out, run the same command again to resume a stopped
     one.
     """  # fmt: skip
+    from ..evaluate.run_circuits import check_graph
     from ..verify import TESTS, VerifySettings, plan_verification, verify_circuit
 
     if not model.model and circuit.as_posix() in KNOWN:
@@ -98,13 +101,17 @@ def command(
         raise InputError("--minimal needs the test of minimality; add it to --tests")
     metric, ablation, memory = measured.build_metric(), measured.build_ablation(), machine.memory_bytes
     opened = chosen.open(circuit)
-    options.check_edges(circuit, opened.circuit)
+    options.check_edges(circuit, opened.circuit, has_positions=True)
+    if minimal is not None:
+        check_holds(minimal, opened.circuit.graph)
+    has_spans = isinstance(opened.circuit.graph, SpanGraph)
     plan = plan_verification(opened.circuit, settings, test_names)
     with machine.session(out_folder, dry_run) as session:
         loaded = model.load()
         options.check_model(circuit, opened.circuit, loaded)
         runs.check_weights(loaded)
         examples = task.load_part(loaded, split)
+        check_graph(opened.circuit.graph, loaded, examples)
         others: dict[str, Task] = {}
         if "robustness" in test_names:  # the other splits, as far as the task has them
             file = Path(task.task) if is_task_file(task.task) else None
@@ -118,7 +125,7 @@ def command(
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), others={n: t.digest for n, t in others.items()},
             circuit=masks_digest([plan.circuit]), settings=settings, tests=test_names, metric=metric, ablation=ablation,
-            batch_size=batch_size, memory=memory,
+            batch_size=batch_size, memory=memory, positions=[examples.span_digest] if has_spans else None,
         )  # fmt: skip
         if is_made and out_folder is not None:
             record = read_record(out_folder / RECORD)

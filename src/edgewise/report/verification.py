@@ -81,18 +81,18 @@ def condition_tables(record: Mapping[str, Any], width: int) -> list[Table]:
 def summary_lines(record: Mapping[str, Any]) -> list[str]:
     """Return what the tests say in sentences."""
     circuit, minimal = record["faithfulness"], record["minimal"]
-    interval = format_interval(circuit["low"], circuit["high"])
+    interval, units = format_interval(circuit["low"], circuit["high"]), record.get("units", "edges")
     lines = [
-        f"{record['edges']:,} of {record['of']:,} edges, faithfulness {format_number(circuit['estimate'])} {interval}, "
-        f"{record['examples']:,} examples of {record['task']} ({record['split']}), {record['ablation']}"
+        f"{record['edges']:,} of {record['of']:,} {units}, faithfulness {format_number(circuit['estimate'])} "
+        f"{interval}, {record['examples']:,} examples of {record['task']} ({record['split']}), {record['ablation']}"
     ]
     lines += [f"{test['name']}: {test['advice']}" for test in record["tests"] if test["advice"]]
     if record["superfluous"]:
         shown = ", ".join(record["superfluous"][:TOP_EDGES])
         more = len(record["superfluous"]) - TOP_EDGES
-        lines.append(f"superfluous edges: {shown}" + (f" and {more} more" if more > 0 else ""))
+        lines.append(f"superfluous {units}: {shown}" + (f" and {more} more" if more > 0 else ""))
         estimate = minimal["faithfulness"]["estimate"]
-        lines.append(f"without them: {minimal['edges']:,} edges, faithfulness {format_number(estimate)}")
+        lines.append(f"without them: {minimal['edges']:,} {units}, faithfulness {format_number(estimate)}")
     return lines
 
 

@@ -12,7 +12,7 @@ from ..core.circuit import Circuit
 from ..errors import InputError
 from .completeness import draw_node_sets, inner_nodes
 from .minimality import draw_reference
-from .random_circuits import draw_circuit, draw_matched, edge_graph
+from .random_circuits import draw_circuit, draw_matched, edge_graph, logit_spans
 from .verification import DEFAULTS, TESTS, VerifySettings
 
 
@@ -41,7 +41,8 @@ def plan_verification(
     Parameters
     ----------
     circuit
-        The circuit to test. It is pruned first.
+        The circuit of edges, or of (edge, span) pairs, to test. It is pruned first. Random paths of pairs reach the
+        logits at the spans at which the circuit does.
     settings
         Number of random circuits, seed, and what the tests need.
     tests
@@ -71,17 +72,18 @@ def plan_verification(
         raise InputError("completeness cuts heads and MLPs of the circuit, but it has none; choose other tests")
     # A generator per purpose: what one test draws does not depend on which others are run.
     rngs = [np.random.default_rng([settings.seed, number]) for number in range(5)]
+    spans = logit_spans(pruned)
     groups: dict[str, list[Circuit]] = {"circuit": [pruned], "complement": [], "random": [], "matched": []}
     if {"necessity", "independence"} & set(tests):
         groups["complement"] = [pruned.complement()]
     if {"sufficiency", "necessity", "robustness"} & set(tests):
-        groups["random"] = [draw_circuit(graph, pruned.n_edges, rngs[0]) for _ in range(n)]
+        groups["random"] = [draw_circuit(graph, pruned.n_edges, rngs[0], spans=spans) for _ in range(n)]
     if "sufficiency" in tests:
         groups["matched"] = [draw_matched(pruned, rngs[1]) for _ in range(n)]
     if "necessity" in tests:
         groups["random complement"] = [random.complement() for random in groups["random"]]
         with suppress(InputError):  # hardly any path shares no edge with a large circuit
-            outside = [draw_circuit(graph, pruned.n_edges, rngs[4], pruned) for _ in range(n)]
+            outside = [draw_circuit(graph, pruned.n_edges, rngs[4], pruned, spans) for _ in range(n)]
             groups["outside complement"] = [random.complement() for random in outside]
     if "minimality" in tests:
         groups["without edge"] = [pruned.without(edge) for edge in pruned.edges]

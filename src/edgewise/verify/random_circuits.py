@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
 from ..errors import InputError
-from ..graph import BaseGraph, Graph, NodeGraph
+from ..graph import BaseGraph, Graph, NodeGraph, SpanGraph
 
 Rng = np.random.Generator
 # Paths that are drawn at once, to find one that adds an edge to a circuit.
@@ -21,32 +21,41 @@ MAX_COPIES = 20
 MAX_PATHS = 1000  # per edge of a circuit
 
 
-def edge_graph(circuit: Circuit) -> Graph:
-    """Return the graph of a circuit. Raise InputError if the circuit has other parts than a model's edges."""
-    if not isinstance(circuit.graph, Graph):
+def edge_graph(circuit: Circuit) -> Graph | SpanGraph:
+    """Return the graph of a circuit. Raise InputError if the circuit has other parts than edges, or pairs of edges."""
+    if not isinstance(circuit.graph, Graph | SpanGraph):
         raise InputError(
-            f"tests take circuits of edges, but this is one of {circuit.graph.units}; "
+            f"tests take circuits of edges or of (edge, span) pairs, but this is one of {circuit.graph.units}; "
             "circuit.plain() is the circuit of their edges"
         )
     return circuit.graph
 
 
-def draw_paths(graph: BaseGraph, n_paths: int, rng: Rng) -> NDArray[np.int64]:
+def logit_spans(circuit: Circuit) -> NDArray[np.int64]:
+    """Return the spans at which a circuit of pairs reads the logits. Pairs of other spans may have no effect at all."""
+    into_logits = circuit.mask & (circuit.graph.edge_target == circuit.graph.n_nodes - 1)
+    return np.unique(np.flatnonzero(into_logits) % (circuit.graph.n_edges // circuit.graph.plain.n_edges))
+
+
+def draw_paths(graph: BaseGraph, n_paths: int, rng: Rng, spans: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
     """Return random paths [path, step]: their edges from the logits to the input, and -1 after the last.
 
-    In a graph of (edge, span) pairs, an MLP reads at the span at which it is read; heads and the logits read at any.
+    In a graph of (edge, span) pairs, an MLP reads at the span at which it is read; heads read at any, and so do the
+    logits, or at `spans` if given.
     """
     plain, n_spans = graph.plain, graph.n_edges // graph.plain.n_edges
     n_sources, destination, is_head = _readers(plain)
     node, span = np.full(n_paths, plain.n_nodes - 1), np.zeros(n_paths, np.int64)
-    steps = []
+    steps: list[NDArray[np.int64]] = []
     while node.any():  # `input` is node 0
         source = (rng.random(n_paths) * n_sources[node]).astype(np.int64)
         letter = rng.integers(3, size=n_paths) * is_head[node]
         edge = plain.edges_between(source, destination[node] + letter * plain.n_heads)
         if n_spans > 1:
-            reads_any = is_head[node] | (node == plain.n_nodes - 1)
-            span = np.where(reads_any, rng.integers(n_spans, size=n_paths), span)
+            any_span = rng.integers(n_spans, size=n_paths)
+            if not steps and spans is not None:
+                any_span = rng.choice(spans, n_paths)
+            span = np.where(is_head[node] | (node == plain.n_nodes - 1), any_span, span)
         steps.append(np.where(node > 0, edge * n_spans + span, -1))
         node = np.where(node > 0, source, 0)
     return np.stack(steps, 1)
@@ -67,7 +76,13 @@ def _readers(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArra
     return n_sources, destination, is_head
 
 
-def draw_circuit(graph: BaseGraph, n_edges: int, rng: Rng, outside: Circuit | None = None) -> Circuit:
+def draw_circuit(
+    graph: BaseGraph,
+    n_edges: int,
+    rng: Rng,
+    outside: Circuit | None = None,
+    spans: NDArray[np.int64] | None = None,
+) -> Circuit:
     """Return a random circuit of `n_edges`: the union of random paths.
 
     Surplus edges of the last path, those nearest to the input, are dropped. What is then on no path is pruned, so the
@@ -83,6 +98,8 @@ def draw_circuit(graph: BaseGraph, n_edges: int, rng: Rng, outside: Circuit | No
         A NumPy generator.
     outside
         If given, paths that share an edge with this circuit are left out. Not for nodes and neurons.
+    spans
+        If given, the indices of the spans at which paths of pairs reach the logits. `n_edges` of them must exist.
 
     Returns
     -------
@@ -103,7 +120,7 @@ def draw_circuit(graph: BaseGraph, n_edges: int, rng: Rng, outside: Circuit | No
         return Circuit(graph, mask)
     edges, n_paths = np.empty(0, np.int64), 0
     while len(edges) < n_edges:
-        paths = draw_paths(graph, max(8, n_edges // 2), rng)
+        paths = draw_paths(graph, max(8, n_edges // 2), rng, spans)
         if outside is not None:
             paths = paths[~(outside.mask[paths] & (paths >= 0)).any(1)]
             n_paths += max(8, n_edges // 2)
@@ -182,9 +199,9 @@ def add_path(circuit: Circuit, rng: Rng) -> tuple[Circuit, NDArray[np.int64]]:
     InputError
         If no path that adds an edge was drawn: the circuit has almost all edges.
     """
-    graph = edge_graph(circuit)
+    graph, spans = edge_graph(circuit), logit_spans(circuit)
     for _ in range(MAX_PATHS):
-        for path in draw_paths(graph, PATHS_AT_ONCE, rng):
+        for path in draw_paths(graph, PATHS_AT_ONCE, rng, spans):
             edges = path[path >= 0]
             added = edges[~circuit.mask[edges]]
             if len(added):

@@ -157,6 +157,7 @@ class Verification:
             "examples": self.n_examples,
             "edges": self.circuit.n_edges,
             "of": self.circuit.graph.n_edges,
+            "units": self.circuit.graph.units,
             "faithfulness": self.faithfulness.record(),
             "tests": [test.record() for test in self.tests],
             "superfluous": list(self.superfluous),
@@ -173,4 +174,4 @@ class Verification:
 
     def __repr__(self) -> str:
         verdicts = ", ".join(f"{test.name}: {test.verdict}" for test in self.tests)
-        return f"Verification({self.circuit.n_edges:,} edges; {verdicts})"
+        return f"Verification({self.circuit.graph.count(self.circuit.n_edges)}; {verdicts})"

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
-from ..errors import InputError
 from ..evaluate.ablations import DEFAULT_ABLATION, Ablation
 from ..evaluate.faithfulness import MIB, faithfulness
 from ..evaluate.intervals import faithfulness_intervals
-from ..evaluate.run_circuits import Evaluation, evaluate_circuits
+from ..evaluate.run_circuits import Evaluation, check_graph, evaluate_circuits
 from ..method import check_is
 from ..models import Model
 from ..models.memory import BUDGET
@@ -56,7 +55,7 @@ def verify_circuit(
     model, task
         The model, and the examples to run it on. Use examples that the circuit was not selected on.
     circuit
-        The circuit to test. It is pruned first.
+        The circuit to test, of edges or of (edge, span) pairs. It is pruned first.
     settings
         Number of random circuits, quantile, significance level and so on.
     tests
@@ -78,8 +77,8 @@ def verify_circuit(
     Raises
     ------
     InputError
-        If the circuit is one of another model, empty or full, or the metric of the model equals that of the empty
-        circuit.
+        If the circuit is one of another model or of other spans, empty or full, or the metric of the model equals that
+        of the empty circuit.
 
     Examples
     --------
@@ -89,8 +88,7 @@ def verify_circuit(
     check_is("metric", Metric, metric)
     check_is("ablation", Ablation, ablation)
     edge_graph(circuit)  # raises for circuits of nodes and so on
-    if circuit.graph != model.graph:
-        raise InputError(f"the circuit is one of {circuit.graph}, but model {model.name!r} has {model.graph}")
+    check_graph(circuit.graph, model, task)
     metric = metric.for_task(task)
     started = time.perf_counter()
     plan = plan_verification(circuit, settings, tests)

@@ -19,8 +19,8 @@ MAX_BINS = 30
 def random_figure(record: Mapping[str, Any], page: Page = SCREEN) -> Figure:
     """Draw how often random circuits have which faithfulness, and a line at the circuit's own."""
     caption = (
-        f"Random circuits of {record['edges']:,} edges are unions of random paths. Matched ones are copies of the "
-        "circuit with other heads of the same layers."
+        f"Random circuits of {record['edges']:,} {record.get('units', 'edges')} are unions of random paths. Matched "
+        "ones are copies of the circuit with other heads of the same layers."
     )
     figure = style.new_figure(6.0, 2.6, "Faithfulness of the circuit and of random circuits", caption, page)
     axes = figure.subplots()
