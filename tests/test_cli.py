@@ -136,14 +136,6 @@ def test_settings_of_a_run_are_methods_by_name_and_parameters(edgewise, tmp_path
     assert Settings.from_record(known).record() == known
 
 
-@pytest.mark.parametrize("words", [("models",), ("models", "demo"), ("tasks",), ("tasks", "ioi"), ("tasks", "mcqa")])
-def test_lists_are_printed_as_text_and_as_json(edgewise, words):
-    code, out, _ = edgewise(*words)
-    assert code == 0 and out
-    code, out, _ = edgewise(*words, "--json")
-    assert code == 0 and json.loads(out)
-
-
 @pytest.mark.parametrize(
     "words, expected",
     [
@@ -378,11 +370,6 @@ def test_results_are_not_written_over_their_inputs(edgewise, tmp_path):
     assert "is a folder" in refused(edgewise, "evaluate", given, "--examples", 4, "--out", tmp_path)
     assert "ends in .csv; use .json" in refused(edgewise, "evaluate", given, "--examples", 4, "--out", "x.csv")
     assert given.read_bytes() == before
-
-
-def test_a_file_of_scores_is_no_circuit_to_evaluate(edgewise, scores, tmp_path):
-    assert edgewise("convert", scores, tmp_path / "scores.json")[0] == 0
-    assert "select from it" in refused(edgewise, "evaluate", tmp_path / "scores.json", "--examples", 4).lower()
 
 
 @pytest.mark.parametrize("command", ["select", "evaluate"])

@@ -13,7 +13,7 @@ import pytest
 from commands import refused, run_command, score_file
 from rich.console import Console
 
-from edgewise import CMD, Circuit, read_result
+from edgewise import CMD, read_result
 from edgewise.cli import console
 from edgewise.report.study_tables import latex, markdown, terminal
 from edgewise.runtime.progress import ProgressLines, progress_bars
@@ -115,16 +115,6 @@ def test_export_is_atomic_and_does_not_overwrite(edgewise, folder, tmp_path):
     assert "--overwrite" in refused(edgewise, *words[:-3], "10%", *words[-2:])
     assert edgewise(*words, "--overwrite")[0] == 0 and [path.name for path in tmp_path.iterdir()] == [target.name]
     assert edgewise(*words[:-2], "--to", "graphml")[1] == target.read_text()
-
-
-def test_two_circuits_are_compared_with_numbers_that_add_up(edgewise, folder):
-    paths = [folder / "circuits" / name for name in ("cmd-0.05.npz", "cmd-0.2.npz")]
-    first, second = map(Circuit.load, paths)
-    pair = json.loads(edgewise("compare", *paths, "--json")[1])
-    assert pair["shared"] + pair["only_here"] == first.n_edges
-    assert pair["shared"] + pair["only_there"] == second.n_edges
-    out = edgewise("compare", *paths)[1]
-    assert f"shared: {pair['shared']}; only here: {pair['only_here']}; only there: {pair['only_there']}" in out
 
 
 @pytest.mark.parametrize("words", [("ILP", "Greedy", "--size", 0.1), ("ILP", "Greedy"), ("{}",)], ids=str)

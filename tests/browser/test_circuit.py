@@ -304,13 +304,6 @@ def test_edges_outside_the_circuit_can_be_shown(page, view):
     assert len(broken[0]) == 1 and () not in broken[0] and not broken[0] & broken[1]
 
 
-def test_the_three_strongest_edges_into_logits(page, view):
-    page.size(2).click("#list-nodes [data-node=logits]")
-    into = mask_of(view, CMD_ILP, 2) & (letters(view.graph) == "logits")
-    assert page.listed("into") == ranked(view, CMD_ILP, into) and into.sum() >= 3
-    expect(page.page.locator("#list-out")).to_have_count(0)
-
-
 def test_the_strongest_nodes_are_listed(page, view):
     graph, strength = view.graph, strength_of(view, CMD_ILP)
     mask = mask_of(view, CMD_ILP, 1)
