@@ -304,6 +304,17 @@ def test_a_run_can_test_its_circuit(tested_run, monkeypatch):
         assert "made from other inputs (verify was" in refused(run_command, *RUN, word)
 
 
+def test_a_run_tests_its_circuit_of_pairs_if_asked(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = [*RUN, "--positions", "--verify"]
+    stages = {stage["name"] for stage in run_json(*words, "--dry-run")["stages"]}
+    assert {"verify", "robustness"} <= stages
+    code, out, _ = run_command(*words)
+    record = read_verification(tmp_path / "result")
+    assert code == 0 and "(edge, span) pairs, faithfulness" in out and record["units"] == "(edge, span) pairs"
+    assert all("@" in name for name in record["edge_effects"]) and view_of_run(read_result("result"), record)
+
+
 def test_a_run_tests_its_circuit_only_if_that_takes_seconds(tested_run, monkeypatch):
     model, task, _ = known("greater-than", 8)
     discovery = read_result(tested_run / "result")

@@ -180,9 +180,8 @@ def _check_options(
             "--positions and --eap-ig-json"
         )
     common.check_kind()
-    if verify and (common.positions or common.level != "edge"):
-        other = "--positions" if common.positions else f"--level {common.level}"
-        raise InputError(f"--verify tests circuits of edges; give one of --verify and {other}")
+    if verify and common.level != "edge":
+        raise InputError(f"--verify tests circuits of edges; give one of --verify and --level {common.level}")
     if common.learned and common.as_published:
         raise InputError("the paper's script learns nothing; give one of --learned and --as-published")
     if common.learned is not None and learn_budget is not None:

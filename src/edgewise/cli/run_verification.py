@@ -59,14 +59,15 @@ def forecast_tests(model: Model, test: Task, settings: Settings, seed: int, is_f
 
     The circuit isn't known yet. A random one of the default size stands for it.
     """
-    if settings.positions or settings.level != "edge":
+    if settings.level != "edge" or (settings.positions and not is_forced):
         return []
     from ..verify import TESTS
     from ..verify.random_circuits import draw_circuit
 
     with suppress(InputError):  # as after the run, a circuit that can't be tested isn't
-        n_edges = max(1, size_to_edges(DEFAULT_SHARE, model.graph.n_edges))
-        circuit = draw_circuit(model.graph, n_edges, np.random.default_rng(seed))
+        graph = settings.graph(model.graph, test)
+        n_edges = max(1, size_to_edges(DEFAULT_SHARE, graph.n_edges))
+        circuit = draw_circuit(graph, n_edges, np.random.default_rng(seed))
         planned = _plan_tests(model, test, circuit, seed, is_forced)
         if planned is not None:
             _, examples, plan = planned
