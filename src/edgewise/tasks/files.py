@@ -276,7 +276,7 @@ def _parse_text(row: Any, names: tuple[str, ...], is_csv: bool) -> PromptPair:
     """Return a row of text, or a prompt pair, as a checked prompt pair. Answers may be lists."""
     columns = _columns(vars(row) if isinstance(row, PromptPair) else row, names)
     sets = {column: _answer_list(columns[column], is_csv) for column in names[2:]}
-    texts = [(column, text) for column in names[:2] for text in (columns[column],)]
+    texts = [(column, columns[column]) for column in names[:2]]
     texts += [(column, text) for column, answers in sets.items() for text in answers]
     wrong = dict.fromkeys(column for column, text in texts if not isinstance(text, str))
     if wrong:
