@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgewise import InputError, load_task
-from edgewise.tasks import LogitDifference
+from edgewise.tasks import LogitDifference, TaskMetric
 from edgewise.tasks.files import TEXT, TOKENS
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -31,6 +31,10 @@ ERRORS = {
     "a list of answers is empty": json_lines(ROW | {"correct": []}),
     "have no incorrect one": json_lines({name: text for name, text in ROW.items() if name != "incorrect"}),
     "are the same token": json_lines(ROW | {"incorrect": " Mary"}),
+    "these are the same": json_lines(ROW | {"correct": " Mary John", "incorrect": " Mary Anna"}),
+    "no metric suits both": json_lines(
+        ROW | {"correct": [" Mary", " Anna"], "incorrect": [" John", " Tom"]}, ROW | {"correct": " Mary John"}
+    ),
     "the tokenizer doesn't know": json_lines(ROW | {"correct": " Zanzibar"}),
     "lacks": json_lines({name: ROW[name] for name in ("split", "clean", "correct")}),
     "must be text": json_lines(ROW | {"clean": 7}),
@@ -75,7 +79,8 @@ def test_quoted_errors_are_raised(words, demo, tmp_path):
     path = tmp_path / ("a.csv" if words.startswith("more cells") else "a.jsonl")
     path.write_bytes(ERRORS[words].encode("utf-8", "surrogateescape"))
     with pytest.raises(InputError, match=re.escape(words)):
-        LogitDifference().for_task(load_task(path, demo, "train"))
+        for metric in (TaskMetric(), LogitDifference()):
+            metric.for_task(load_task(path, demo, "train"))
 
 
 def test_spans_are_read_as_described(demo, tmp_path):
