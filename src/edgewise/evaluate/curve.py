@@ -103,16 +103,16 @@ class Curve:
         """Indices of the sizes that ask for an edge. In a small graph the smallest sizes ask for none."""
         return [index for index, count in enumerate(self.n_requested) if count > 0]
 
-    def default_size(self, measure: Measure, validation: Sequence[float] = ()) -> int:
+    def default_size(self, measure: Measure, chosen_by: NDArray[np.float64] | None = None) -> int:
         """Return the index of the size to show by default.
 
         It is the smallest circuit that is faithful by the measure, or else the one nearest to `DEFAULT_SHARE`. Empty
-        circuits and the full model are only taken if there is nothing else. `validation` is the faithfulness [size] on
-        other examples, which then choose.
+        circuits and the full model are only taken if there is nothing else. `chosen_by` is the faithfulness [size] that
+        decides; by default that of this curve.
         """
         partial = [index for index, count in enumerate(self.n_kept) if count > 0 and self.shares[index] < 1]
         partial = partial or [len(self.shares) - 1]
-        is_faithful = measure.is_faithful(np.array(validation) if validation else self.faithfulness)
+        is_faithful = measure.is_faithful(self.faithfulness if chosen_by is None else chosen_by)
         faithful = [index for index in partial if is_faithful[index]]
         return faithful[0] if faithful else min(partial, key=lambda index: abs(self.shares[index] - DEFAULT_SHARE))
 

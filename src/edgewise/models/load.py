@@ -29,6 +29,7 @@ from .transformers_settings import block_custom_generate, silence_transformers
 
 # A prompt shorter than those of every task. A model that can't run it is too large for its device.
 SHORT_PROMPT = 8
+# Older files have these buffers as weights; now they are computed.
 COMPUTED_BUFFERS = ("inv_freq", "attn.bias", "attention.bias", "masked_bias")
 
 
@@ -222,7 +223,6 @@ def _read_weights(source: ModelSource, files: ModelFiles, dtype: torch.dtype) ->
         raise InputError(
             f"model {source.name!r} lacks weights or has some of the wrong shape: {', '.join(missing[:5])}"
         )
-    # Older files have buffers that are computed now.
     unused = sorted(str(key) for key in info["unexpected_keys"] if not str(key).endswith(COMPUTED_BUFFERS))
     if unused and files.gguf is None:
         warn(

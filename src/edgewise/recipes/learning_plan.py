@@ -22,7 +22,7 @@ from .forecast import LearnWork
 from .settings import Settings
 from .timing import Timer
 
-# With fewer steps than this, nothing is learned.
+# If fewer steps than this fit into the budget, learning is not tried.
 LEAST_STEPS = 20
 # Operations per second of fast machines, and operations per weight and token of a weighted forward and backward pass.
 FAST_CPU, FAST_ACCELERATOR, PASS_COST = 1e12, 1e15, 6

@@ -69,7 +69,7 @@ class Outcome:
     @property
     def default_size(self) -> int:
         """Index of the size to show by default: the smallest that is faithful by the measure; see `sized_on`."""
-        return self.curve.default_size(self.measure, self.validation)
+        return self.curve.default_size(self.measure, self.sizing_faithfulness)
 
     @property
     def sizing_faithfulness(self) -> NDArray[np.float64]:

@@ -22,33 +22,33 @@ def use_chat(task: Task, model: TokenReader) -> Task:
     """
     if getattr(model.tokenizer, "chat_template", None) is None:
         raise InputError(f"model {model.name!r} has no chat template; use it without chat")
-    pairs: list[PromptPair] = []
-    space: str | None = None
+    pairs = [example.text for example in task.examples if example.text is not None]
+    if len(pairs) < len(task):
+        raise InputError(f"task {task.name!r} is made of tokens; a chat template needs text")
+    space = _space_before_reply(pairs[0].clean, model)
+    messages = [_as_message(pair, space, model) for pair in pairs]
+    return replace(task, examples=tokenize(messages, model.tokenizer, model.bos, f"task {task.name!r}"))
+
+
+def _as_message(pair: PromptPair, space: str, model: TokenReader) -> PromptPair:
+    """Return a pair with its prompts in the chat template, and `space` before its answers."""
+    clean, corrupted = (_render(text, model.tokenizer, model.bos) for text in (pair.clean, pair.corrupted))
 
     def reply(answer: str) -> str:
-        return f"{space}{answer.lstrip(' ')}"
+        return space + answer.lstrip(" ")
 
-    for example in task.examples:
-        if example.text is None:
-            raise InputError(f"task {task.name!r} is made of tokens; a chat template needs text")
-        pair = example.text
-        clean, corrupted = (_render(text, model.tokenizer, model.bos) for text in (pair.clean, pair.corrupted))
-        space = _space_before_reply(pair.clean, clean, model.tokenizer) if space is None else space
-        pairs.append(
-            replace(
-                pair,
-                clean=clean,
-                corrupted=corrupted,
-                correct=reply(pair.correct),
-                incorrect=None if pair.incorrect is None else reply(pair.incorrect),
-                also_correct=tuple(map(reply, pair.also_correct)),
-                also_incorrect=tuple(map(reply, pair.also_incorrect)),
-                first_token_decides=pair.first_token_decides or pair.incorrect is not None,
-                spans=_move_spans(pair.spans, pair.clean, clean),
-                corrupted_spans=_move_spans(pair.corrupted_spans, pair.corrupted, corrupted),
-            )
-        )
-    return replace(task, examples=tokenize(pairs, model.tokenizer, model.bos, f"task {task.name!r}"))
+    return replace(
+        pair,
+        clean=clean,
+        corrupted=corrupted,
+        correct=reply(pair.correct),
+        incorrect=None if pair.incorrect is None else reply(pair.incorrect),
+        also_correct=tuple(map(reply, pair.also_correct)),
+        also_incorrect=tuple(map(reply, pair.also_incorrect)),
+        first_token_decides=pair.first_token_decides or pair.incorrect is not None,
+        spans=_move_spans(pair.spans, pair.clean, clean),
+        corrupted_spans=_move_spans(pair.corrupted_spans, pair.corrupted, corrupted),
+    )
 
 
 def _apply_template(tokenizer: Any, add_generation_prompt: bool, **messages: str) -> str:
@@ -59,10 +59,11 @@ def _apply_template(tokenizer: Any, add_generation_prompt: bool, **messages: str
         return text
 
 
-def _space_before_reply(prompt: str, rendered: str, tokenizer: Any) -> str:
-    """Return the space that the template puts between the rendered prompt and a reply, or ''. Llama 2 has one."""
+def _space_before_reply(prompt: str, model: TokenReader) -> str:
+    """Return the space that the template puts between a prompt and its reply, or ''. Llama 2 has one."""
+    rendered = _render(prompt, model.tokenizer, model.bos)
     with suppress(InputError):  # some templates take no message of the assistant
-        text = _apply_template(tokenizer, False, user=prompt, assistant="Yes")
+        text = _apply_template(model.tokenizer, False, user=prompt, assistant="Yes")
         return " " if text.partition(rendered)[2].startswith(" Yes") else ""
     return ""
 
