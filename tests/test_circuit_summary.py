@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
@@ -17,14 +18,17 @@ from hypothesis import example, given, strategies as st
 from rich.console import Console
 
 from edgewise import CMD, CPR, Circuit, Graph, InputError, Recipe, Settings, discover
+from edgewise.evaluate import MIB, Curve, resample
+from edgewise.graph import NodeGraph
 from edgewise.models import wrap_model
 from edgewise.recipes.discovery import Discovery
 from edgewise.recipes.stability import jaccard
+from edgewise.report import tables
 from edgewise.report.circuit_summary import KINDS, OpenCircuit, circuit_tables, describe, open_circuit
-from edgewise.report.comparisons import pair_circuits, pair_exported, pair_runs
+from edgewise.report.comparisons import RecipeAreas, compare_recipes, pair_circuits, pair_exported, pair_runs
 from edgewise.report.exports import EXPORTS, export_format, export_text
 from edgewise.report.formatting import format_interval, format_number, format_score, with_minus_signs
-from edgewise.report.tables import number_tables
+from edgewise.report.tables import area_table, number_tables
 from edgewise.report.terminal_curve import HEIGHT, can_show, curve_lines
 from edgewise.results import read_result, write_run_data
 from edgewise.runtime import Session
@@ -390,3 +394,32 @@ def test_files_without_scores_open_without_scores(tmp_path):
     data["edges"][circuit.edges[0]]["score"] = None
     (tmp_path / "some.json").write_text(json.dumps(data))
     assert open_circuit(tmp_path / "some.json").score is None
+
+
+def test_a_file_of_a_folder_is_chosen_by_its_size_at_the_level_that_is_read(tmp_path):
+    """A file of nodes can be read as one of edges, which are more."""
+    nodes = NodeGraph(GRAPH)
+    for n_nodes in (4, 6):
+        Circuit(nodes, np.arange(nodes.n_edges) < n_nodes).save(
+            tmp_path / f"nodes-{n_nodes}.json", np.ones(nodes.n_edges)
+        )
+    for n_nodes in (4, 6):
+        edges = Circuit(nodes, np.arange(nodes.n_edges) < n_nodes).plain()
+        opened = open_circuit(tmp_path, size=f"{(edges.n_edges + 0.5) / GRAPH.n_edges}", level="edge")
+        assert opened.circuit == edges
+
+
+def test_a_run_of_one_recipe_has_nothing_to_compare():
+    area = resample(Curve((0.1, 1.0), (1, 2), (1, 2), np.ones((2, 3)), np.ones(3), np.zeros(3)), CMD)
+    group = RecipeAreas("task", "model", CMD, MIB, {"Greedy": area})
+    for recipe in (None, "Greedy"):
+        with pytest.raises(InputError, match="only one recipe, Greedy"):
+            compare_recipes([group], recipe)
+
+
+def test_kept_shares_are_shown_and_explained_at_the_sizes_of_the_run(runs):
+    result = read_result(runs / "one")
+    other = replace(result.outcomes[0], curve=replace(result.outcomes[0].curve, shares=(0.1, 0.5, 1.0)))
+    for outcome, sizes in ((result.outcomes[0], ""), (other, "at 10, 50 % of all edges")):
+        assert ("kept" in printed(area_table([outcome], CMD), 100)) == bool(sizes)
+        assert tables.kept_legend([outcome]).endswith(sizes) and bool(tables.kept_legend([outcome])) == bool(sizes)

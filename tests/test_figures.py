@@ -31,6 +31,7 @@ from edgewise import (
 )
 from edgewise.core.statistics import EdgeStatistics
 from edgewise.evaluate import Curve, compare, faithfulness_intervals, size_to_edges
+from edgewise.graph import NodeGraph
 from edgewise.recipes import Outcome, Recipe
 from edgewise.recipes.recipe import paper_recipes
 from edgewise.report import figures, overview
@@ -486,3 +487,24 @@ def test_of_many_recipes_the_best_are_shown_and_the_caption_says_so(discovery):
     assert areas == sorted(areas) and most <= len(areas) <= most + 2
     assert "Greedy" in [row.name for row in overview.shown_outcomes(run, CMD)]
     assert f"Of 61 recipes the best {most}" in overview.omitted_recipes(run)
+
+
+def test_scores_that_differ_by_rounding_have_increasing_bins():
+    rng = np.random.default_rng(0)
+    for smallest in 10 ** rng.uniform(-5, 5, 200):
+        largest = smallest
+        for _ in range(rng.integers(1, 40)):
+            largest = np.nextafter(largest, np.inf)
+        bins = score_bins(np.array([smallest, largest]))
+        assert (np.diff(bins) >= 0).all() and bins[0] == smallest and bins[-1] == largest
+
+
+def test_the_caption_says_that_edges_among_nodes_are_left_out(discovery, monkeypatch):
+    """A circuit of nodes has more edges than nodes."""
+    monkeypatch.setattr(circuit, "MAX_EDGES", 40)
+    run = make_run(discovery, NodeGraph(Graph(3, 4, 8)), ("Greedy",), (CMD,), sizes=(0.95,))
+    shown = run.best(CMD).circuit()
+    assert shown.n_edges < 40 < shown.plain().n_edges
+    with figure_settings():
+        texts = [text.get_text().replace("\n", " ") for text in FIGURES["circuit"](run, SCREEN).findobj(Text)]
+    assert any("Only the 40 strongest edges" in text for text in texts)

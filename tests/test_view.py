@@ -14,6 +14,7 @@ import pytest
 from conftest import build, random_task
 
 from edgewise import CMD, CPR, Circuit, EdgeScores, Graph, InputError, Recipe, Settings, discover, wrap_model
+from edgewise.graph import NeuronGraph, NodeGraph
 from edgewise.learn import TopKLearner
 from edgewise.recipes.recipe import GREEDY
 from edgewise.recipes.run_info import Prompt
@@ -21,7 +22,7 @@ from edgewise.report import figures
 from edgewise.report.overview import centred_statistics
 from edgewise.report.viewer import page as view_page
 from edgewise.report.viewer.page import page_of
-from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize, view_of
+from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize, plain_view, view_of
 from edgewise.report.write_result import NotShownWarning, write_derived, write_result
 from edgewise.results import read_result
 from edgewise.results.result_folder import read_attention
@@ -107,7 +108,7 @@ def test_the_page_of_a_run_has_its_results(folder):
         np.testing.assert_allclose(arrays[f"run0.{name}"], getattr(statistics, name)[edges], rtol=2**-12)
     assert (arrays["run0.unstable"] == statistics.sign_unstable[edges]).all()
     names = [(outcome.measure.name, outcome.name) for outcome in result.outcomes]
-    assert [(row["benchmark"], row["method"]) for row in about["rows"]] == names
+    assert [(row["measure"], row["method"]) for row in about["rows"]] == names
     for place, row in enumerate(result.outcomes):
         learned = result.learned.get(row.recipe.learner)
         said, masks = about["rows"][place], arrays[f"row{place}.masks"]
@@ -351,3 +352,22 @@ def test_long_prompts_are_truncated(tmp_path, monkeypatch):
     path.write_text(path.read_text().replace('"left_out": 2', '"left_out": 1'))
     with pytest.raises(InputError, match="other prompts"):
         read_result(tmp_path / "r")
+
+
+def test_the_sign_of_a_sum_over_neurons_is_not_said_to_change():
+    """The statistics are of single neurons: of their sum, neither the interval nor the sign is known."""
+    graph, score = Graph(2, 2, 4), np.ones
+    for kind, is_known in ((NodeGraph(graph), True), (NeuronGraph(graph), False)):
+        n = kind.n_edges
+        run = ViewRun("run", {}, score(n), score(n), score(n), np.arange(n) % 2 == 0)
+        row = ViewRow(0, "", "all", (ViewSize(1.0, n, n),), (Circuit.full(kind),))
+        shown = plain_view(View("x", kind, (run,), (row,))).runs[0]
+        assert [values is not None for values in (shown.low, shown.high, shown.unstable)] == [is_known] * 3
+
+
+def test_each_run_of_a_page_has_the_unit_of_its_sizes(tmp_path):
+    plain = Graph(2, 2, 4)
+    for name, graph in (("edges", plain), ("nodes", NodeGraph(plain))):
+        Circuit.full(graph).save(tmp_path / f"{name}.json", np.ones(graph.n_edges))
+    about, _ = unpacked(page_of(view_of([tmp_path / "edges.json", tmp_path / "nodes.json"])))
+    assert [run["unit"] for run in about["runs"]] == ["edge", "node"]

@@ -457,7 +457,7 @@ def test_the_about_tab_describes_the_run(page, view):
     said = page.page.locator("#about-methods dt").all_inner_texts()
     assert said == ["Greedy", "ILP", "Learned"]
     combined = [{"method": name} for name in ("ILP + PNR", "top-n, learned", "Philanthropy")]
-    found = page.module("methods", "({ methodsOf }, rows) => methodsOf(rows).map(([name]) => name)", combined)
+    found = page.module("about", "({ methodsOf }, rows) => methodsOf(rows).map(([name]) => name)", combined)
     assert found == ["Top-n", "ILP", "PNR", "Learned"]
 
 

@@ -145,7 +145,7 @@ def test_the_link_is_copied(open_page, path):
 def test_large_graphs_have_readable_pictures(page):
     """Of any shape, cells don't overlap and names fit them."""
     for layers, heads in ((1, 1), (2, 4), (12, 12), (30, 9), (48, 25)):
-        cells = page.module("layout", LAID_OUT, [layers, heads, 900, 700])
+        cells = page.module("graph", LAID_OUT, [layers, heads, 900, 700])
         boxes = np.array([[cell["x"], cell["y"], cell["w"], cell["h"]] for cell in cells])
         apart = np.abs(boxes[:, None, :2] - boxes[:, :2]) - (boxes[:, None, 2:] + boxes[:, 2:]) / 2
         overlap = (apart < 0).all(-1) & ~np.eye(len(boxes), dtype=bool)

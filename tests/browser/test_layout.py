@@ -104,7 +104,7 @@ def test_an_exported_picture_has_the_proportions_of_the_screen(page):
 @pytest.mark.parametrize("board", [(800, 450), (1124, 1189)])
 @pytest.mark.parametrize("shape", [(4, 4), (12, 12)])
 def test_lines_between_heads_and_their_mlp_do_not_run_along_cells(page, board, shape):
-    cells = page.module("layout", LAID_OUT, [*shape, *board])
+    cells = page.module("graph", LAID_OUT, [*shape, *board])
     top, bottom = cells[1]["y"] - cells[1]["h"] / 2, cells[shape[1] + 1]["y"] + cells[shape[1] + 1]["h"] / 2
     above = cells[shape[1] + 2]["y"] + cells[shape[1] + 2]["h"] / 2
     mlp_top = cells[shape[1] + 1]["y"] - cells[shape[1] + 1]["h"] / 2

@@ -32,7 +32,7 @@ def test_numbers_are_formatted_as_in_python(page):
 def test_equal_tokens_are_numbered(page):
     tokens = ["When", " Emma", " and", " Grace", " gave", "Emma", *[" a"] * 23]
     script = "({ tokenNamed }, tokens) => [...tokens.keys(), 99].map((place) => tokenNamed(tokens, place))"
-    names = page.module("tokens", script, tokens)
+    names = page.module("text", script, tokens)
     assert names[:6] == ["'When'", "1st 'Emma'", "'and'", "'Grace'", "'gave'", "2nd 'Emma'"]
     assert names[8] == "3rd 'a'" and names[9] == "4th 'a'" and names[-1] == "token 99"
     assert [name.split(" ")[0] for name in names[16:28]] == [
@@ -101,14 +101,14 @@ def test_lines_have_gaps_at_missing_values(page):
     ],
 )
 def test_tokens_show_blanks_and_escape_control_characters(page, token, shown):
-    assert page.module("tokens", "({ visible }, token) => visible(token)", token) == shown
+    assert page.module("text", "({ visible }, token) => visible(token)", token) == shown
 
 
 def test_long_text_is_shortened_in_the_middle(page):
     script = "({ elided }, [words, longest]) => elided(words, longest)"
-    assert page.module("tokens", script, ["short", 5]) == "short"
-    assert page.module("tokens", script, ["abcdefghij", 5]) == "ab…ij"
-    assert page.module("tokens", script, ["😀" * 9, 3]) == "😀…😀"
+    assert page.module("text", script, ["short", 5]) == "short"
+    assert page.module("text", script, ["abcdefghij", 5]) == "ab…ij"
+    assert page.module("text", script, ["😀" * 9, 3]) == "😀…😀"
 
 
 def test_edge_names_are_those_of_python(page, view):

@@ -138,3 +138,17 @@ def test_pages_of_plain_circuits_have_no_spans(share_page, write_page):
 def test_the_page_counts_pairs(page, view):
     assert f"{view.graph.n_edges} pairs: edges at 3 spans of tokens" in page.text("#subtitle")
     assert "pairs" in page.text("#caption") and "pairs" in page.text("#curve-said")
+
+
+def test_pairs_are_found_by_their_names(page, view):
+    names = ranked(view, ILP, mask_of(view, ILP, SIZE))
+    for name in names[:3]:
+        start, _, span = name.partition("@")
+        page.fill("#search", name)
+        assert page.page.locator("#suggestions .name").first.inner_text() == name
+        assert page.listed("all") == [name]
+        page.fill("#search", f"{start}@")
+        assert page.listed("all") == [other for other in names if other.startswith(f"{start}@")]
+        page.fill("#search", f"@{span.lower()}")
+        assert page.listed("all") == [other for other in names if other.endswith(f"@{span}")]
+    page.fill("#search", "")

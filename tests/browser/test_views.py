@@ -115,7 +115,7 @@ def test_a_single_circuit_has_no_curve(open_page, write_page):
     page.press("ArrowRight", "ArrowDown", "m", "d", "l")
     expect(page.page.locator("#other")).to_be_hidden()
     page.click("#tab-examples")
-    assert page.text("#examples-said") == "The page has no metrics of single examples for this circuit."
+    assert page.text("#examples-said") == "The page has no faithfulness of single examples for this circuit."
     page.click("#tab-attention")
     assert page.text("#attention-said").startswith("The page has no attention patterns for this circuit.")
     page.click("#tab-about")
@@ -276,6 +276,42 @@ def test_scores_that_are_all_zero_are_shown(open_page, write_page):
     # Files without scores have nothing to show in their place.
     assert set(page.page.locator("#list-all .score").all_text_contents()[1:]) == {""}
     assert page.text("#list-all h3").startswith("Edges")
+    # Nodes with edges are in the circuit, whatever their scores.
+    nodes = page.page.locator("#list-nodes [data-node]").evaluate_all("all => all.map((one) => one.dataset.node)")
+    assert set(nodes) == set(graph.node_names)
+    titles = page.page.locator("#list-nodes [data-node]").evaluate_all("all => all.map((one) => one.title)")
+    assert not any("not in this circuit" in title for title in titles) and "11 edges" in titles
+    assert page.page.evaluate(CELLS_INSIDE) == [True] * graph.n_nodes
+
+
+CELLS_INSIDE = """async () => {
+  const { load } = await import("edgewise/data.js");
+  const { cellsOf, circuitsOf, shownEdges } = await import("edgewise/scene.js");
+  const { initial } = await import("edgewise/state.js");
+  const view = await load(document);
+  const state = initial(view);
+  const circuits = circuitsOf(view, state);
+  return cellsOf(view, state, circuits, shownEdges(view, state, circuits)).map((cell) => cell.inside);
+}"""
+
+
+def test_a_custom_faithfulness_is_not_shown_as_mibs(open_page, write_page, view):
+    """The page can't compute it on single examples."""
+    run = replace(view.runs[0], definition="Half", facts={"faithfulness": "half of the ratio"})
+    page = open_page(write_page(replace(view, runs=(run,))), "#tab=examples")
+    assert page.text("#examples-said") == "The page has no faithfulness of single examples for this circuit."
+    expect(page.page.locator("#example-metrics")).to_have_count(0)
+    page.click("#tab-about")
+    about = page.text("#panel-about")
+    assert "half of the ratio" in about and "0 is the empty circuit" not in about
+
+
+def test_sizes_have_the_unit_of_their_run(open_page, write_page):
+    view = two_runs()
+    page = open_page(write_page(replace(view, runs=(view.runs[0], replace(view.runs[1], unit="node")))))
+    expect(page.page.locator("#curve-plot")).to_contain_text("share of edges asked for")
+    page.method(6)
+    expect(page.page.locator("#curve-plot")).to_contain_text("share of nodes asked for")
 
 
 def test_an_empty_circuit_is_shown(open_page, write_page):

@@ -33,7 +33,7 @@ LEAVE = """() => {
 # Where cells and lines lie on the screen.
 PLACES = """async () => {
   const { load } = await import("edgewise/data.js");
-  const { curveOf, layoutOf } = await import("edgewise/layout.js");
+  const { curveOf, layoutOf } = await import("edgewise/graph.js");
   const view = await load(document);
   const { left, top, width, height } = document.getElementById("board").getBoundingClientRect();
   const layout = layoutOf(view.graph, width, height);

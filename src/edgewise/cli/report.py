@@ -12,7 +12,7 @@ from ..recipes.settings import Settings, published_words
 from ..report.circuit_summary import open_run_circuit
 from ..report.formatting import format_interval, format_number, safe_text, short_name
 from ..report.study_tables import TERMINAL_LEGEND, describe_cell, sentence, terminal, write_study
-from ..report.tables import AREA_MARKS_LEGEND, KEPT_LEGEND, area_table, key_value_table
+from ..report.tables import AREA_MARKS_LEGEND, area_table, kept_legend, key_value_table
 from ..report.write_result import write_derived
 from ..results import read_result, result_summary
 from . import options
@@ -66,8 +66,8 @@ def show_areas(result: Discovery) -> None:
     """Print the areas of all recipes, with a legend."""
     for measure in result.measures:
         print_tables(area_table(result.of(measure), measure, out.width))
-    kept_legend = KEPT_LEGEND.format(units=result.run.graph.units)
-    for line in (AREA_MARKS_LEGEND, kept_legend, f"faithfulness: {result.settings.faithfulness.summary}"):
+    faithfulness = f"faithfulness: {result.settings.faithfulness.summary}"
+    for line in filter(None, (AREA_MARKS_LEGEND, kept_legend(result.outcomes), faithfulness)):
         explain(line)
 
 

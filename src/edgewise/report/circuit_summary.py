@@ -86,7 +86,7 @@ def open_circuit(
     if recipe is not None or measure is not None:
         raise InputError(f"--recipe and --measure choose from a result folder, but {path} isn't one")
     if os.path.isdir(path):
-        return _open_file(*_choose_file(path, size), level)
+        return _open_file(*_choose_file(path, size, level), level)
     if size is not None:
         raise InputError(f"--size chooses from a folder of circuits, but {path} is one circuit")
     if not os.path.lexists(path) and path.as_posix().startswith(PREFIX):
@@ -105,13 +105,16 @@ def list_circuits(folder: Path) -> list[Path]:
     return files
 
 
-def _choose_file(folder: Path, size: str | None) -> tuple[Path, str]:
+def _choose_file(folder: Path, size: str | None, level: str | None) -> tuple[Path, str]:
     """Return the file of a size in a folder of circuits, by default the last, and how to name it."""
     paths = list_circuits(folder)
     if size is None:
         return paths[-1], f"{paths[-1]}" + f" (--size chooses among {len(paths)})" * (len(paths) > 1)
-    files, share = [read_edge_file(path) for path in paths], parse_share(size)
-    edge_counts = [file.about.get("edges_asked", int(np.count_nonzero(file.require_mask()))) for file in files]
+    files, share, edge_counts = [read_edge_file(path, level) for path in paths], parse_share(size), []
+    for file in files:
+        n_kept = int(np.count_nonzero(file.require_mask()))
+        has_own_level = level is None or read_edge_file(file.path).graph.level == level
+        edge_counts.append(file.about.get("edges_asked", n_kept) if has_own_level else n_kept)
     for file, n_edges in zip(files, edge_counts, strict=True):
         if size_to_edges(share, file.graph.n_edges) == n_edges:
             return file.path, str(file.path)

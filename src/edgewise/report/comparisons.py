@@ -94,6 +94,8 @@ def compare_recipes(groups: Sequence[RecipeAreas], recipe: str | None = None, ot
             if name in areas and target in areas:
                 pair = about | {"measure": plain(group.measure), "recipe": name, "other": target}
                 pairs.append(pair | _compare_areas(areas[name], areas[target]))
+    if not pairs and other is None:
+        raise InputError(f"there is only one recipe, {' or '.join(known)}: nothing can be compared")
     if not pairs:
         raise InputError(f"{recipe} and {other} were never evaluated by the same measure")
     return pairs

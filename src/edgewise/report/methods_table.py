@@ -8,17 +8,32 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from rich.table import Table
 from rich.text import Text
 
-from ..evaluate import BOTH_MEASURES, CONFIDENCE
+from ..evaluate import BOTH_MEASURES, CONFIDENCE, Measure
 from ..io.atomic import atomic_folder, write_bytes, write_json, write_text
 from ..runtime.engine import thread_count
-from ..study import MethodComparison, mean_ranks
-from ..study.method_choice import BASELINE, FullSizeIlp
-from .figures.methods import methods_figure
-from .figures.style import draw_files
-from .formatting import DIGITS, format_interval, format_number, markdown_cell, one_line, short_name, with_minus_signs
+from ..study import MethodCell, MethodComparison, mean_ranks
+from ..study.method_choice import BASELINE, FullSizeIlp, RandomRanking
+from .figures import style
+from .figures.curves import other_look
+from .figures.dots import Dot, draw_dots
+from .formatting import (
+    DIGITS,
+    describe_method,
+    format_interval,
+    format_number,
+    markdown_cell,
+    one_line,
+    short_name,
+    shorten,
+    with_minus_signs,
+)
 from .study_tables import SPREAD_LEGEND, csv_text
 from .tables import BEST, MARKS_LEGEND, mark_words, number_tables
 
@@ -27,6 +42,7 @@ FORMAT, VERSION = "edgewise-methods", 1
 FILE_PATTERN = r"methods\.(md|csv|json)|figure\.(png|svg)"
 FILE = "methods.json"
 INDENT = "  "
+PANEL_HEIGHT, ROW_HEIGHT = 2.3, 0.2  # of the figure, in inches
 # The order of the table's columns.
 MEASURES = BOTH_MEASURES[::-1]
 LEGEND = (
@@ -43,8 +59,11 @@ TRUTH_LEGEND = (
 )
 
 
-def method_records(comparison: MethodComparison) -> list[dict[str, Any]]:
-    """Return one record per cell and method. Differences are from EAP-IG, paired over the evaluated examples."""
+def methods_summary(comparison: MethodComparison) -> dict[str, Any]:
+    """Return the content of methods.json: one row per cell and method.
+
+    Differences are from EAP-IG, paired over the evaluated examples.
+    """
     records: list[dict[str, Any]] = []
     for cell in comparison.cells:
         baseline = next(row for row in cell.rows if row.name == BASELINE)
@@ -72,11 +91,6 @@ def method_records(comparison: MethodComparison) -> list[dict[str, Any]]:
                 "precision": float(np.mean(row.precisions)) if row.precisions else None,
             }
             records.append(record)
-    return records
-
-
-def methods_summary(comparison: MethodComparison) -> dict[str, Any]:
-    """Return the content of methods.json."""
     plan = comparison.plan
     return {
         "format": FORMAT,
@@ -90,7 +104,7 @@ def methods_summary(comparison: MethodComparison) -> dict[str, Any]:
              "true_edges": cell.n_true, "left_out": dict(cell.left_out)}
             for cell in comparison.cells
         ],
-        "rows": method_records(comparison),
+        "rows": records,
         "mean_ranks": {
             measure.name: [asdict(rank) for rank in mean_ranks(comparison, measure)]
             for measure in (MEASURES if len(comparison.cells) > 1 else ())
@@ -123,7 +137,7 @@ def write_methods(
         The content of methods.json.
     """
     content = methods_summary(comparison) | ({} if made_from is None else {"made_from": made_from})
-    images = draw_files({"figure": lambda _: methods_figure(comparison)})
+    images = style.draw_files({"figure": lambda _: methods_figure(comparison)})
     with atomic_folder(Path(folder), overwrite, FILE_PATTERN) as draft:
         write_text(draft / "methods.md", methods_markdown(content))
         write_text(draft / "methods.csv", csv_text(content["rows"]))
@@ -193,12 +207,12 @@ def rank_lines(content: Mapping[str, Any]) -> list[str]:
 def methods_markdown(content: Mapping[str, Any]) -> str:
     """Return the table as a page without a heading."""
     lines = [f"- {markdown_cell(describe_method_cell(cell))}" for cell in content["cells"]]
-    plain = content["settings"]
     seeds, threads = (
         f"{n} {word}{'s' * (n > 1)}" for n, word in ((content["seeds"], "seed"), (content["threads"], "thread"))
     )
-    lines += ["", f"{seeds}, {threads}; metric {_name(plain['metric'])}, ablation {_name(plain['ablation'])}, "
-              f"faithfulness {_name(plain['faithfulness'])}.", ""]  # fmt: skip
+    methods = {name: describe_method(content["settings"][name]) for name in ("metric", "ablation", "faithfulness")}
+    settings = ", ".join(f"{name} {method}" for name, method in methods.items())
+    lines += ["", f"{seeds}, {threads}; {settings}.", ""]
     lines += [f"- {markdown_cell(text)}" for text in (*LEGEND, TRUTH_LEGEND)]
     heads = ["task, model", "method"]
     heads += [head for m in MEASURES for head in (f"{m.name} ({m.improves})", f"{m.name} minus {BASELINE}'s")]
@@ -232,5 +246,63 @@ def methods_markdown(content: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _name(record: Any) -> str:
-    return str(record["name"] if isinstance(record, Mapping) else record)
+def methods_figure(comparison: MethodComparison) -> Figure:
+    """Draw CPR and CMD against seconds per example for every cell, and mean ranks if there are several cells."""
+    names = list(dict.fromkeys(row.name for cell in comparison.cells for row in cell.rows))
+    others = [name for name in names if name not in (BASELINE, RandomRanking.name)]
+    looks: dict[str, dict[str, Any]] = {name: {**other_look(place)} for place, name in enumerate(others)}
+    looks[BASELINE] = {"color": style.BLACK, "marker": "o", "markersize": 5.0}
+    looks[RandomRanking.name] = {"color": style.GREY, "linestyle": (0, (4, 2)), "linewidth": 1.0}
+    n_cells, has_ranks = len(comparison.cells), len(comparison.cells) > 1
+    heights = [PANEL_HEIGHT] * n_cells + [ROW_HEIGHT * len(names) + 0.8] * has_ranks
+    caption = (
+        "Area on test, mean over seeds, against wall seconds of scoring or learning per training example; logarithmic "
+        "but for CPR. The dashed line is a random ranking; for CPR it is drawn only if it is near the others."
+        + f" Ranks: mean over cells, 1 is best, with {CONFIDENCE:.0%} intervals over resampled cells."
+        * has_ranks
+    )
+    figure = style.new_figure(10.0, sum(heights), "Faithfulness and cost of scorers and learners", caption)
+    panels = figure.subplots(len(heights), 2, squeeze=False, height_ratios=heights)
+    for row, cell in zip(panels, comparison.cells, strict=False):
+        for axes, measure in zip(row, MEASURES, strict=True):
+            _draw_cell(axes, cell, measure, looks)
+    handles = [
+        Line2D([], [], **looks[name] | ({"linestyle": "none"} if "marker" in looks[name] else {})) for name in names
+    ]
+    labels = [shorten(name) for name in names]
+    style.add_legend(panels[0][1], handles, labels, loc="upper left", bbox_to_anchor=(1.03, 1))
+    if has_ranks:
+        for axes, measure in zip(panels[-1], MEASURES, strict=True):
+            ranks = mean_ranks(comparison, measure)
+            dots = [Dot(shorten(r.method), r.mean, r.low, r.high, looks[r.method]["color"]) for r in ranks]
+            draw_dots(axes, dots, style.SCREEN)
+            axes.set_xlim(0.5, len(ranks) + 0.5)
+            style.set_heading(axes, f"Mean rank, {measure.name}", f"over {n_cells} cells, 1 is best")
+    return figure
+
+
+def _draw_cell(axes: Axes, cell: MethodCell, measure: Measure, looks: dict[str, dict[str, Any]]) -> None:
+    """Draw one point per method. Methods without a cost, such as random, are lines."""
+    points = [row for row in cell.rows if row.seconds > 0]
+    is_log = measure.least == 0 and all(row.repeats[measure].mean > 0 for row in cell.rows)
+    for axis, set_scale, is_logarithmic in (
+        (axes.xaxis, axes.set_xscale, bool(points)),
+        (axes.yaxis, axes.set_yscale, is_log),
+    ):
+        if is_logarithmic:
+            set_scale("log")
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_minor_formatter(NullFormatter())
+        axis.set_major_formatter(FuncFormatter(lambda value, _: with_minus_signs(f"{value:g}")))
+    for row in points:
+        axes.plot([row.seconds], [row.repeats[measure].mean], **looks[row.name] | {"linestyle": "none"})
+    limits = axes.get_ylim()
+    for row in cell.rows:
+        if row not in points:
+            axes.axhline(row.repeats[measure].mean, color=looks[row.name]["color"], linestyle=(0, (4, 2)), linewidth=1)
+    if not is_log:
+        axes.set_ylim(limits)  # random would leave no room for the differences between the others
+    axes.set_xlabel("seconds per example")
+    place = f"{shorten(short_name(cell.task))}  ·  {shorten(short_name(cell.model))}"
+    place = shorten(cell.model) if cell.task == cell.model else place
+    style.set_heading(axes, measure.name, f"{place}  ·  {measure.improves}")

@@ -13,7 +13,7 @@ from ..evaluate import CONFIDENCE, Measure
 from ..evaluate.intervals import NOT_SIGNIFICANT
 from ..recipes.outcome import Outcome
 from ..recipes.recipe import GREEDY
-from .formatting import format_interval, format_number, safe_text
+from .formatting import format_interval, format_number, format_percent, safe_text
 
 # Sizes at which tables show the share of kept edges.
 KEPT_SIZES = (0.01, 0.1, 0.5)
@@ -24,7 +24,6 @@ MARKS_LEGEND = (
     f"better, worse: a significant difference (its {CONFIDENCE:.0%} interval excludes 0); no mark: {NOT_SIGNIFICANT}"
 )
 AREA_MARKS_LEGEND = f"{BEST}: of this measure on these examples; compared with greedy on the same ones, {MARKS_LEGEND}"
-KEPT_LEGEND = "kept: {units} left by pruning, in % of those asked for, at 1, 10 and 50 % of all {units}"
 MIN_NAME_WIDTH = 14
 DEFAULT_WIDTH = 80
 COLUMN_GAP = 2
@@ -41,13 +40,20 @@ def area_table(outcomes: Sequence[Outcome], measure: Measure, width: int = DEFAU
         verdict = "" if greedy is None or outcome is greedy else area.minus(greedy.resampled).verdict
         interval, curve = area.interval(), outcome.curve
         places = [curve.shares.index(size) for size in KEPT_SIZES if size in curve.shares]
-        shares_kept = ", ".join(
-            f"{100 * curve.n_kept[place] / max(curve.n_requested[place], 1):.0f}" for place in places
-        )
+        kept = [f"{100 * curve.n_kept[place] / max(curve.n_requested[place], 1):.0f}" for place in places]
         area_text, marks = Text(format_number(outcome.area), "bold" * is_best), mark_words(is_best, verdict)
-        rows.append((outcome.name, area_text, marks, format_interval(interval.low, interval.high), shares_kept))
+        row = [outcome.name, area_text, marks, format_interval(interval.low, interval.high)]
+        rows.append(row + [", ".join(kept)] * bool(kept))
     title = f"{measure.name}, {measure.improves} ({measure.rank} ranking)"
-    return number_tables(("recipe", measure.name, "", INTERVAL, "kept"), rows, width, title, left=(2,))
+    heads = ["recipe", measure.name, "", INTERVAL, "kept"]
+    return number_tables(heads[: len(rows[0])], rows, width, title, left=(2,))
+
+
+def kept_legend(outcomes: Sequence[Outcome]) -> str:
+    """Return what the column `kept` of `area_table` has; empty if there is no such column."""
+    shares, units = outcomes[0].curve.shares, outcomes[0].circuits[0].graph.units
+    sizes = ", ".join(format_percent(size) for size in KEPT_SIZES if size in shares)
+    return f"kept: {units} left by pruning, in % of those asked for, at {sizes} % of all {units}" if sizes else ""
 
 
 def mark_words(is_best: bool, verdict: str) -> str:

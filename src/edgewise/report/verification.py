@@ -1,4 +1,4 @@
-"""Show the tests of a circuit: tables, and a page that needs no other file. Both are made from the plain record."""
+"""Show the tests of a circuit: tables, a figure, and a page that needs no other file, all from the plain record."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from rich.table import Table
 
 from ..errors import InputError
 from ..io.atomic import atomic_folder, write_bytes, write_json, write_text
 from ..io.records import read_json
-from .figures.style import draw_files
-from .figures.verification import random_figure
+from .figures.style import BLUE, GREY, SCREEN, VERMILLION, Page, add_legend, draw_files, new_figure
 from .formatting import DIGITS, format_interval, format_number, format_score
 from .tables import number_tables
 
 FILE_PATTERN = r"verification\.json|report\.html|random\.(png|svg)|minimal\.json"
 RECORD = "verification.json"
 TOP_EDGES = 30
+MAX_BINS = 30
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a }
 table { border-collapse: collapse; margin: 1rem 0 } th, td { text-align: left; padding: .3rem .8rem .3rem 0;
@@ -142,6 +146,38 @@ def verification_page(record: Mapping[str, Any], circuit: str) -> str:
         node_rows = [(name, format_score(effect)) for name, effect in nodes]
         parts += ["<h2>Nodes, cut from the circuit</h2>", _html_table(("node", "faithfulness lost"), node_rows)]
     return "\n".join(parts) + "</html>\n"
+
+
+def random_figure(record: Mapping[str, Any], page: Page = SCREEN) -> Figure:
+    """Draw how often random circuits have which faithfulness, and a line at the circuit's own."""
+    caption = (
+        f"Random circuits of {record['edges']:,} {record.get('units', 'edges')} are unions of random paths. Matched "
+        "ones are copies of the circuit with other heads of the same layers."
+    )
+    figure = new_figure(6.0, 2.6, "Faithfulness of the circuit and of random circuits", caption, page)
+    axes = figure.subplots()
+    groups = [
+        (name, np.array(record[key]), colour)
+        for name, key, colour in (("random", "random", GREY), ("matched", "matched", BLUE))
+        if record[key]
+    ]
+    own = record["faithfulness"]
+    values = np.concatenate([np.array([own["low"], own["high"], 0.0, 1.0]), *(values for _, values, _ in groups)])
+    bins = np.linspace(values.min(), values.max(), MAX_BINS + 1)
+    handles: list[Artist] = []
+    labels: list[str] = []
+    for name, group, colour in groups:
+        axes.hist(group, bins=bins.tolist(), color=colour, alpha=0.6)
+        handles.append(Patch(color=colour, alpha=0.6))
+        labels.append(f"{name} ({len(group)})")
+    line = axes.axvline(own["estimate"], color=VERMILLION, linewidth=1.6)
+    axes.axvspan(own["low"], own["high"], color=VERMILLION, alpha=0.15, linewidth=0)
+    handles.append(line)
+    labels.append("this circuit, with its interval")
+    axes.set_xlabel("faithfulness (0: empty circuit, 1: model)")
+    axes.set_ylabel("circuits")
+    add_legend(axes, handles, labels, loc="upper center", bbox_to_anchor=(0.5, 1.12), ncols=len(labels))
+    return figure
 
 
 def write_verification(folder: Path, record: Mapping[str, Any], circuit: str, overwrite: bool = False) -> None:

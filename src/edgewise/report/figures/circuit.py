@@ -145,7 +145,7 @@ def circuit_figure(discovery: Discovery, page: Page = SCREEN) -> Figure:
     n_columns = 1 if page.is_narrow else len(measures)
     layout = NodeLayout(discovery.run.graph.plain, page.width / n_columns - 0.1 if page.width else None)
     sizes = "; ".join(f"{m.name}: {m.smallest_faithful} on {row.sized_on}" for m, (row, _) in chosen.items())
-    limited = any(circuit.n_edges > MAX_EDGES for _, circuit in chosen.values())
+    limited = any(circuit.plain().n_edges > MAX_EDGES for _, circuit in chosen.values())
     caption = (
         f"Recipes: {choices(discovery)}. Sizes: {sizes}; else {format_percent(DEFAULT_SHARE)} % of the "
         f"{discovery.run.graph.units}. "

@@ -174,7 +174,7 @@ def score_bins(size: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.array([largest / 2, largest * 2])
     bins = np.geomspace(smallest, largest, BINS + 1)
     bins[0], bins[-1] = smallest, largest  # exactly, so that the extremes are inside
-    return bins
+    return np.maximum.accumulate(np.minimum(bins, largest))  # increasing in spite of rounding
 
 
 def _draw_histogram(axes: Axes, bins: NDArray[np.float64], statistics: EdgeStatistics, units: str, page: Page) -> None:

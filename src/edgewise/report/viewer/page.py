@@ -19,7 +19,7 @@ import html
 import json
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from importlib.resources import files
 from typing import Any
 
@@ -29,12 +29,18 @@ from numpy.typing import NDArray
 from ...graph import SpanGraph
 from ...recipes.run_info import MAX_PROMPTS
 from ...version import __version__
-from .view import View
+from .view import View, ViewRow, ViewRun
 
 FORMAT, FORMAT_VERSION = "edgewise-view", 1
 # A page with more edges would be slow to open.
 MAX_EDGES = 200_000
 MANTISSA = 12
+# The arrays of a run: name -> kind and axis.
+RUN_ARRAYS = {
+    "mean": ("f4", "edge"), "low": ("f4", "edge"), "high": ("f4", "edge"), "unstable": ("bits", "edge"),
+    "full": ("f4", "example"), "empty": ("f4", "example"),
+    "edge_effects": ("f4", "edge"), "superfluous": ("bits", "edge"), "node_effects": ("f4", "node"),
+}  # fmt: skip
 
 
 def page_of(view: View) -> str:
@@ -51,7 +57,7 @@ def page_of(view: View) -> str:
         "title": html.escape(view.title.encode("utf-8", "replace").decode(), quote=False),
         **{name.removesuffix(".css"): text for name, text in assets.items() if name.endswith(".css")},
         "imports": json.dumps({"imports": scripts}),
-        "about": json.dumps(about, ensure_ascii=True, separators=(",", ":")).replace("<", r"\u003c"),
+        "about": json.dumps(about, default=asdict, separators=(",", ":")).replace("<", r"\u003c"),
         "arrays": base64.b64encode(arrays).decode(),
     }
     before, *rest = assets["page.html"].split("<!--")
@@ -64,46 +70,36 @@ def page_of(view: View) -> str:
 
 def _packed(view: View) -> tuple[dict[str, Any], bytes]:
     """Return the page's two blocks of data. Equal arrays are packed once."""
-    edges = _strongest(view)
+    edges, spans = _strongest(view), list(view.graph.spans) if isinstance(view.graph, SpanGraph) else []
     block, positions, places = bytearray(), dict[bytes, int](), dict[str, dict[str, Any]]()
-    for name, kind, values in _arrays(view, edges):
+    for name, kind, values in _arrays(view, edges, len(spans)):
         if values is not None:
             packed = _pack(kind, values)
             if packed not in positions:
                 positions[packed] = len(block)
                 block += packed
             places[name] = {"kind": kind, "shape": values.shape, "at": positions[packed]}
+    runs = []
+    for run in view.runs:
+        attention = run.attention and {"examples": run.attention.examples, "heads": run.attention.heads}
+        n_examples, prompts = 0 if run.full is None else len(run.full), run.prompts[:MAX_PROMPTS]
+        runs.append(
+            _plain_fields(run)
+            | {"scored": bool(run.mean.any()), "examples": n_examples, "prompts": prompts, "patterns": attention}
+        )
     about = {
         "format": FORMAT, "version": FORMAT_VERSION, "edgewise": __version__, "title": view.title,
-        "graph": asdict(view.graph.plain) | {"edges": view.graph.n_edges, "held": len(edges), "spans": _spans(view)},
-        "shown": view.shown, "size": view.size, "unit": view.unit,
-        "runs": [
-            {
-                "name": run.name, "scored": bool(run.mean.any()), "definition": run.definition,
-                "facts": dict(run.facts), "examples": 0 if run.full is None else len(run.full),
-                "prompts": [asdict(prompt) for prompt in run.prompts[:MAX_PROMPTS]],
-                "patterns": None if run.attention is None
-                else {"examples": run.attention.examples, "heads": run.attention.heads},
-            }
-            for run in view.runs
-        ],
-        "rows": [
-            {
-                "run": row.run, "benchmark": row.measure, "method": row.method, "parameters": row.parameters,
-                "better": row.better, "area": row.area, "interval": row.interval,
-                "sizes": [asdict(size) for size in row.sizes],
-                "goal": row.goal, "reached": row.reached, "tested": row.tested,
-            }
-            for row in view.rows
-        ],
+        "graph": asdict(view.graph.plain) | {"edges": view.graph.n_edges, "held": len(edges), "spans": spans},
+        "shown": view.shown, "size": view.size, "runs": runs, "rows": list(map(_plain_fields, view.rows)),
         "arrays": places,
     }  # fmt: skip
     return about, zlib.compress(block, 9)
 
 
-def _spans(view: View) -> list[str]:
-    """Return the names of the spans if circuits are of (edge, span) pairs."""
-    return list(view.graph.spans) if isinstance(view.graph, SpanGraph) else []
+def _plain_fields(record: ViewRun | ViewRow) -> dict[str, Any]:
+    """Return the fields of a run or a row that are not packed as arrays."""
+    packed = {*RUN_ARRAYS, "attention", "circuits", "neurons", "metric", "value"}
+    return {field.name: getattr(record, field.name) for field in fields(record) if field.name not in packed}
 
 
 def _strongest(view: View) -> NDArray[np.intp]:
@@ -119,30 +115,25 @@ def _strongest(view: View) -> NDArray[np.intp]:
     return first[np.argsort(-strength[first], kind="stable")]
 
 
-def _arrays(view: View, edges: NDArray[np.intp]) -> Iterator[tuple[str, str, NDArray[Any] | None]]:
+def _arrays(view: View, edges: NDArray[np.intp], n_spans: int) -> Iterator[tuple[str, str, NDArray[Any] | None]]:
     """Yield the name, the kind and the values of each array; None if a run or a row lacks it."""
     graph = view.graph.plain
     yield "source", "u2" if graph.n_sources < 2**16 else "u4", view.graph.from_plain(graph.edge_source)[edges]
     destination = view.graph.from_plain(graph.edge_destination)[edges]
     yield "destination", "u2" if graph.n_destinations < 2**16 else "u4", destination
-    yield "span", "u2", edges % len(_spans(view)) if _spans(view) else None
+    yield "span", "u2", edges % n_spans if n_spans else None
     yield "truth", "bits", None if view.truth is None else view.truth.mask[edges]
-    prompts = slice(MAX_PROMPTS)
+    shown: dict[str, Any] = {"edge": edges, "example": slice(MAX_PROMPTS), "node": slice(None)}
     for place, run in enumerate(view.runs):
-        for part, kind, index in (
-            ("mean", "f4", edges), ("low", "f4", edges), ("high", "f4", edges), ("unstable", "bits", edges),
-            ("full", "f4", prompts), ("empty", "f4", prompts),
-            ("edge_effects", "f4", edges), ("superfluous", "bits", edges), ("node_effects", "f4", slice(None)),
-        ):  # fmt: skip
-            values = getattr(run, part)
-            yield f"run{place}.{part}", kind, None if values is None else values[index]
+        for name, (kind, axis) in RUN_ARRAYS.items():
+            values = getattr(run, name)
+            yield f"run{place}.{name}", kind, None if values is None else values[shown[axis]]
         for number, pattern in enumerate(() if run.attention is None else run.attention.values):
             yield f"run{place}.pattern{number}", "u1", pattern
     for place, row in enumerate(view.rows):
         yield f"row{place}.masks", "bits", np.stack([circuit.mask[edges] for circuit in row.circuits])
-        neurons = None if row.neurons is None else row.neurons.astype(np.uint32)
-        yield f"row{place}.neurons", "u4", neurons
-        yield f"row{place}.metric", "f4", None if row.metric is None else row.metric[:, prompts]
+        yield f"row{place}.neurons", "u4", row.neurons
+        yield f"row{place}.metric", "f4", None if row.metric is None else row.metric[:, shown["example"]]
         yield f"row{place}.value", "f4", None if row.value is None else row.value[edges]
 
 

@@ -42,6 +42,7 @@ class ViewRun:
                  resamples.
     full, empty  [example] the metric of the model and of the empty circuit. None without an evaluation.
     definition   the name of the definition of faithfulness
+    unit         what the sizes of its circuits count, in singular
     prompts      the first of the evaluated examples
     edge_effects [edge] how much faithfulness the tested circuit loses without the edge. None if none was tested.
     superfluous  [edge] whether the test of minimality calls the edge superfluous
@@ -62,6 +63,7 @@ class ViewRun:
     edge_effects: FloatArray | None = None
     superfluous: NDArray[np.bool_] | None = None
     node_effects: FloatArray | None = None
+    unit: str = "edge"
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ class View:
     """The content of a page. All runs and circuits have the same graph.
 
     `shown` is the place of the row that is shown first, `size` the place of its size. `truth` is a known circuit that
-    the page compares all circuits with. `unit` is what circuits consist of, in singular.
+    the page compares all circuits with.
     """
 
     title: str
@@ -124,7 +126,6 @@ class View:
     shown: int = 0
     size: int = 0
     truth: Circuit | None = None
-    unit: str = "edge"
 
 
 def view_of(paths: Sequence[str | Path], truth: Circuit | None = None, level: str | None = None) -> View:
@@ -164,16 +165,15 @@ def plain_view(view: View) -> View:
     def spread(values: NDArray[Any] | None) -> NDArray[Any] | None:
         return None if values is None else graph.plain_score(values)
 
-    is_node = graph.width == 1  # the sum of the bounds of neurons is no bound of their sum
-    runs = tuple(
-        replace(
-            run, mean=graph.plain_score(run.mean), low=spread(run.low) if is_node else None,
-            high=spread(run.high) if is_node else None,
-            unstable=None if run.unstable is None else graph.plain_score(run.unstable) > 0,
-            facts={**run.facts} | {"circuits of": f"{graph.unit}s: edges have the score of their source"},
-        )
-        for run in view.runs
-    )  # fmt: skip
+    runs = []
+    for run in view.runs:
+        facts = {**run.facts, "circuits of": f"{graph.unit}s: edges have the score of their source"}
+        unstable = None if run.unstable is None else graph.plain_score(run.unstable) > 0
+        run = replace(run, mean=graph.plain_score(run.mean), facts=facts, unit=graph.unit)
+        if graph.width > 1:  # intervals and signs of single neurons say nothing of those of their sum
+            runs.append(replace(run, low=None, high=None, unstable=None))
+        else:
+            runs.append(replace(run, low=spread(run.low), high=spread(run.high), unstable=unstable))
     rows = []
     for row in view.rows:
         counts = [graph.member_mask(circuit.mask).sum(1) for circuit in row.circuits]
@@ -185,7 +185,7 @@ def plain_view(view: View) -> View:
             for size, circuit in zip(row.sizes, plain, strict=True)
         )
         rows.append(replace(row, sizes=sizes, circuits=plain, value=spread(row.value), neurons=neurons))
-    return replace(view, graph=graph.plain, runs=runs, rows=tuple(rows), unit=graph.unit)
+    return replace(view, graph=graph.plain, runs=tuple(runs), rows=tuple(rows))
 
 
 def _part(path: Path, level: str | None) -> View:
@@ -207,23 +207,19 @@ def _part(path: Path, level: str | None) -> View:
     for file in sorted(files, key=lambda file: np.count_nonzero(file.require_mask())):
         groups.setdefault(SIZE_SUFFIX.sub("", file.path.stem) if len(files) > 1 else file.path.stem, []).append(file)
     name = path.stem if path.suffix in FORMATS else path.name
-    parts = [_of_files(place, label, group) for place, (label, group) in enumerate(groups.items())]
-    runs, rows = zip(*parts, strict=True)
-    return View(name, graph, runs, rows, size=len(rows[0].sizes) // 2)
-
-
-def _of_files(place: int, name: str, files: Sequence[EdgeFile]) -> tuple[ViewRun, ViewRow]:
-    """Return circuits, smallest first. An edge has the score of the largest file that has one for it, else 0."""
-    graph, largest = files[0].graph, files[-1]
-    score = np.full(graph.n_edges, np.nan)
-    for file in reversed(files):
-        score = score if file.score is None else np.where(np.isnan(score), file.score, score)
-    facts = {name: str(largest.about[name]) for name in ("model", "task") if name in largest.about}
-    circuits = tuple(Circuit(graph, file.require_mask()) for file in files)
-    circuits = tuple(circuit for circuit in circuits if circuit.n_edges) or circuits[-1:]  # leave out empty circuits
-    sizes = tuple(ViewSize(c.n_edges / graph.n_edges, c.n_edges, c.n_edges) for c in circuits)
-    run = ViewRun(name, {"file": largest.path.name} | facts, np.nan_to_num(score))
-    return run, ViewRow(place, "", name, sizes, circuits)
+    runs: list[ViewRun] = []
+    rows: list[ViewRow] = []
+    for label, group in groups.items():  # smallest first; an edge has the score of the largest file that has one for it
+        score, about = np.full(graph.n_edges, np.nan), group[-1].about
+        for file in reversed(group):
+            score = score if file.score is None else np.where(np.isnan(score), file.score, score)
+        facts = {"file": group[-1].path.name} | {key: str(about[key]) for key in ("model", "task") if key in about}
+        circuits = tuple(Circuit(graph, file.require_mask()) for file in group)
+        circuits = tuple(circuit for circuit in circuits if circuit.n_edges) or circuits[-1:]  # leave out empty ones
+        sizes = tuple(ViewSize(c.n_edges / graph.n_edges, c.n_edges, c.n_edges) for c in circuits)
+        rows.append(ViewRow(len(runs), "", label, sizes, circuits))
+        runs.append(ViewRun(label, facts, np.nan_to_num(score)))
+    return View(name, graph, tuple(runs), tuple(rows), size=len(rows[0].sizes) // 2)
 
 
 def view_of_run(discovery: Discovery, verification: Mapping[str, Any] | None = None) -> View:
@@ -241,9 +237,16 @@ def view_of_run(discovery: Discovery, verification: Mapping[str, Any] | None = N
         "faithfulness": settings.faithfulness.summary,
         "accuracy of the model": f"{run.accuracy.top:.1%}",
         f"{run.graph.units} whose sign is unstable": f"{discovery.statistics.sign_instability:.1%}",
-        **_learning_facts(discovery),
-        "made with": f"edgewise {run.versions.get('edgewise', '')}, seed {run.seed}",
     }
+    for learner, ranking in discovery.learned.items():
+        origin, measure = ranking.origin, learner.measure.name
+        parts = [f"{origin['steps']:,} steps"] if origin.get("steps") is not None else []
+        if origin.get("validation"):
+            areas = ", ".join(f"{area:.4f} after {step:,}" for step, area in origin["validation"])
+            parts.append(f"{measure} on {origin['validation_examples']} validation examples: {areas}")
+        if parts:
+            facts[f"learned for {measure}"] = "; ".join(parts)
+    facts["made with"] = f"edgewise {run.versions.get('edgewise', '')}, seed {run.seed}"
     view_run = ViewRun(
         name, facts, statistics.mean, statistics.low, statistics.high, statistics.sign_unstable, curve.full,
         curve.empty, curve.definition.name, discovery.prompts, discovery.attention,
@@ -282,20 +285,6 @@ def with_tests(view: View, verification: Mapping[str, Any]) -> View:
         for row in view.rows
     )
     return replace(view, runs=(run,), rows=rows)
-
-
-def _learning_facts(discovery: Discovery) -> dict[str, str]:
-    """Return how each ranking was learned: the steps, and the area on validation by step."""
-    facts = {}
-    for learner, ranking in discovery.learned.items():
-        origin = ranking.origin
-        parts = [f"{origin['steps']:,} steps"] if origin.get("steps") is not None else []
-        if origin.get("validation"):
-            curve = ", ".join(f"{area:.4f} after {step:,}" for step, area in origin["validation"])
-            parts.append(f"{learner.measure.name} on {origin['validation_examples']} validation examples: {curve}")
-        if parts:
-            facts[f"learned for {learner.measure.name}"] = "; ".join(parts)
-    return facts
 
 
 def _row(outcome: Outcome, learned: Mapping[Learner, Ranking]) -> ViewRow:

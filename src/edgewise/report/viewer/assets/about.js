@@ -2,9 +2,8 @@
 
 import { METRICS, SELECTED } from "edgewise/choices.js";
 import { el } from "edgewise/dom.js";
-import { methodsOf } from "edgewise/methods.js";
+import { isMib, isRatio } from "edgewise/plot.js";
 import { MOST_LINES } from "edgewise/scene.js";
-import { isRatio } from "edgewise/single.js";
 import { count, counted } from "edgewise/text.js";
 
 const PICTURE = "Rows are layers, from the input at the bottom to the logits at the top; cells are heads, and the " +
@@ -50,7 +49,8 @@ const TERMS = [
 export function aboutPanel(element, view) {
   const part = (title, ...children) => [el("h3", {}, title), ...children];
   const list = (id, lines) => el("ul", { id }, ...lines.map((words) => el("li", {}, words)));
-  const meanings = [...new Set(view.runs.map((run) => (isRatio(run) ? RATIO : MIB)))];
+  const meaning = (run) => (isMib(run) ? MIB : isRatio(run) ? RATIO : run.facts.faithfulness ?? run.definition);
+  const meanings = [...new Set(view.runs.map(meaning))];
   const methods = methodsOf(view.rows);
   const isTested = view.runs.some((run) => run.edgeEffects);
   const ifAny = (has, lines) => (has ? lines : []);
@@ -101,4 +101,21 @@ function ofExamples(run, whose) {
   if (!run.examples) return `No examples${whose} were evaluated. ${attention}`;
   const part = held < run.examples ? `The first ${count(held)} of ${all}` : `All of ${all}`;
   return `${part}${whose} are here. ${attention}`;
+}
+
+const METHODS = [
+  ["Greedy", "starts at the logits and always adds the best edge into a node already reached; then prunes"],
+  ["Top-n", "the edges of the highest scores, then pruned"],
+  ["ILP", "the connected circuit of the largest total score, by integer linear programming"],
+  ["Bootstrapping", "an edge counts as 0 if the interval of its score over resampled examples contains 0"],
+  ["PNR", "positive-negative ratio: at least this share of the selected edges has a positive score"],
+  ["Learned", "edges are ranked by values learned through weighted circuits instead of by their scores"],
+  ["Portfolio", "at every size, the recipe that did best on validation"],
+];
+
+/** Returns [name, description] of the known parts in the names of rows' recipes. */
+export function methodsOf(rows) {
+  const names = rows.map((row) => row.method.toLowerCase());
+  const isWord = (name, word) => name.split(/[^a-z-]+/).includes(word);
+  return METHODS.filter(([method]) => names.some((name) => isWord(name, method.toLowerCase())));
 }

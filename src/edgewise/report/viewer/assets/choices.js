@@ -1,7 +1,9 @@
-// The controls that choose the circuit: measure, recipe, and a second recipe to compare it with.
+// The controls that choose the circuit (measure, recipe, a second recipe) and which of its edges are drawn.
 
 import { button, el, write } from "edgewise/dom.js";
-import { benchmarks, rowsOf, sameRow } from "edgewise/state.js";
+import { HUES, LETTERS } from "edgewise/graph.js";
+import { initial, isCompared, measuresOf, rowsOf, sameRow } from "edgewise/state.js";
+import { percent } from "edgewise/text.js";
 
 /** Descriptions of the measures. */
 export const METRICS = {
@@ -16,25 +18,25 @@ export const SELECTED = {
 };
 
 /** Returns the state change that moves both circuits to another measure. */
-export function toBenchmark(view, state, benchmark) {
-  const other = state.other === null ? null : sameRow(view, state.other, benchmark);
-  const row = sameRow(view, state.row, benchmark);
+export function toMeasure(view, state, measure) {
+  const other = state.other === null ? null : sameRow(view, state.other, measure);
+  const row = sameRow(view, state.row, measure);
   return { row, other: other === row ? null : other };
 }
 
 /** Returns the state change that leaves difference mode, or starts it with the first other recipe of the measure. */
 export function switched(view, state) {
   if (state.other !== null) return { other: null };
-  const near = rowsOf(view, view.rows[state.row].benchmark).filter((row) => row.index !== state.row);
+  const near = rowsOf(view, view.rows[state.row].measure).filter((row) => row.index !== state.row);
   return { other: (near[0] ?? view.rows.find((row) => row.index !== state.row))?.index ?? null };
 }
 
 /** Fills `element` with the controls for measure, recipe and difference mode. */
 export function choices(element, view, update) {
-  const groups = benchmarks(view);
+  const groups = measuresOf(view);
   let state = null;
   const metric = groups.map((name) =>
-    button(name || "files", () => update(toBenchmark(view, state, name)),
+    button(name || "files", () => update(toMeasure(view, state, name)),
       { "data-metric": name, title: METRICS[name] && `${METRICS[name]}. Its circuits are ${SELECTED[name]}.` }));
   const methods = view.rows.map((row) =>
     button(row.label, () => update({ row: row.index }),
@@ -58,7 +60,7 @@ export function choices(element, view, update) {
       el("span", { class: "word" }, "Measure"),
       el("div", { class: "segments", role: "group", "aria-label": "Measure" }, ...metric)),
     el("div", { class: "group grows", id: "methods", hidden: view.rows.length < 2 },
-      el("span", { class: "word" }, view.rows.some((row) => row.benchmark) ? "Recipe" : "Circuit"),
+      el("span", { class: "word" }, view.rows.some((row) => row.measure) ? "Recipe" : "Circuit"),
       el("div", { class: "chips", role: "group", "aria-label": "Recipe" }, ...methods)),
     el("div", { class: "group", id: "differences", hidden: view.rows.length < 2 && view.truth === null },
       known, toggle, versus));
@@ -68,10 +70,10 @@ export function choices(element, view, update) {
       const before = state;
       state = now;
       if (before && ["row", "other", "truth"].every((key) => before[key] === now[key])) return;
-      const here = view.rows[now.row].benchmark;
+      const here = view.rows[now.row].measure;
       metric.forEach((one, at) => one.setAttribute("aria-pressed", groups[at] === here));
       methods.forEach((one, at) => {
-        one.hidden = view.rows[at].benchmark !== here;
+        one.hidden = view.rows[at].measure !== here;
         one.setAttribute("aria-pressed", at === now.row);
         one.classList.toggle("there", at === now.other);
       });
@@ -97,3 +99,82 @@ function optionsOf(view, groups, here, row) {
 }
 
 const titleOf = (row) => [row.label, row.parameters].filter(Boolean).join(": ");
+
+const TITLES = ["the query of a head", "the key of a head", "the value of a head", "an MLP", "the logits"];
+const SHOWN = ["letters", "sign", "least", "all", "span", "search", "parts", "colour", "other", "truth", "row"];
+const STEPS = 100, DECADES = 4;
+
+/** The share of the strongest score at a step of the slider: 0, then logarithmic up to 1. */
+const leastAt = (step) => (step === 0 ? 0 : 10 ** (DECADES * (step / STEPS - 1)));
+const stepAt = (least) => (least <= 0 ? 0 : Math.max(1, Math.round(STEPS * (1 + Math.log10(least) / DECADES))));
+
+/** The patch that undoes all filters. */
+export function unfiltered(view) {
+  const { letters, sign, least, all, span, search, parts } = initial(view);
+  return { letters, sign, least, all, span, search, parts };
+}
+
+const isFiltered = ({ letters, sign, least, all, span, search, parts }) =>
+  letters.includes(false) || sign !== "both" || least > 0 || all || span !== null || search !== "" || parts.length > 0;
+
+const swatch = (name) => el("span", { class: `swatch ${name}`, "aria-hidden": "true" });
+
+/** Fills `element` with the filters. */
+export function filters(element, view, update) {
+  let state = null;
+  const flip = (at) => update({ letters: state.letters.map((on, place) => (place === at ? !on : on)) });
+  const letters = LETTERS.map((name, at) => button("", () => flip(at),
+    { class: "chip key", "data-letter": name, title: `Edges into ${TITLES[at]}` }));
+  letters.forEach((one, at) => one.append(swatch(HUES[at]), LETTERS[at]));
+  const signs = [["both", "both"], ["positive", "+"], ["negative", "−"]].map(([name, words]) => {
+    const title = name === "both" ? "Both signs" : `Only ${name} scores`;
+    const one = button("", () => update({ sign: name }), { "data-sign": name, title, "aria-label": title });
+    one.append(...(name === "both" ? [] : [swatch(name === "positive" ? "solid" : "dashed")]), words);
+    return one;
+  });
+  const ways = [["reader", "input", "what the edge ends in"], ["sign", "sign", "the sign of the score"]];
+  const colours = ways.map(([name, words, what]) =>
+    button(words, () => update({ colour: name }), { "data-colour": name, title: `Colour by ${what}` }));
+  const least = el("input", {
+    type: "range", id: "least", min: 0, max: STEPS, step: 1, "aria-label": "Least score, as a share of the strongest",
+    oninput: () => update({ least: leastAt(Number(least.value)) }),
+  });
+  const said = el("output", { id: "least-said", for: "least" });
+  const all = el("input", { type: "checkbox", id: "all", onchange: () => update({ all: all.checked }) });
+  const span = el("select", {
+    id: "span", "aria-label": "Span of tokens", onchange: () => update({ span: span.value === "" ? null : Number(span.value) }),
+  });
+  span.append(el("option", { value: "" }, "all"), ...view.graph.spans.map((name, at) => el("option", { value: at }, name)));
+  const undo = () => update(unfiltered(view));
+  const reset = button("Reset", undo, { id: "reset", class: "link", title: "Undo the filters" });
+  const group = (word, ...parts) => el("div", { class: "group" }, el("span", { class: "word" }, word), ...parts);
+  element.append(
+    group("Edges into", el("div", { class: "chips", role: "group", "aria-label": "Edges into" }, ...letters)),
+    ...(view.graph.spans.length ? [el("label", { class: "group", title: "Edges at these tokens only" },
+      el("span", { class: "word" }, "Span"), span)] : []),
+    group("Sign", el("div", { class: "segments", role: "group", "aria-label": "Sign" }, ...signs)),
+    group("Colour", el("div", { class: "segments", role: "group", "aria-label": "Colour by" }, ...colours)),
+    el("label", { class: "group", title: "Hide edges whose score is weaker than this share of the strongest" },
+      el("span", { class: "word" }, "Score at least"), least, said),
+    el("label", { class: "group", title: "Draws and lists edges that aren't in the circuit too: grey and dotted" },
+      all, "also edges outside the circuit"),
+    reset);
+
+  return {
+    render(now) {
+      if (state && SHOWN.every((key) => state[key] === now[key])) return;
+      state = now;
+      letters.forEach((one, at) => one.setAttribute("aria-pressed", now.letters[at]));
+      signs.forEach((one) => one.setAttribute("aria-pressed", one.dataset.sign === now.sign));
+      colours.forEach((one) => one.setAttribute("aria-pressed", one.dataset.colour === now.colour));
+      least.value = String(stepAt(now.least));
+      write(said, now.least === 0 ? "any" : `${percent(now.least)} of strongest`);
+      least.setAttribute("aria-valuetext", said.textContent);
+      all.checked = now.all;
+      span.value = now.span === null ? "" : String(now.span);
+      reset.hidden = !isFiltered(now);
+      element.classList.toggle("plain", isCompared(now) || now.colour === "sign");
+      element.classList.toggle("by-sign", !isCompared(now) && now.colour === "sign");
+    },
+  };
+}

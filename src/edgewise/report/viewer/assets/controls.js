@@ -1,10 +1,11 @@
-// The toolbar: export, link, theme, full screen, help and zoom.
+// The toolbar, the keyboard and the help dialog.
 
+import { scaled } from "edgewise/board.js";
+import { switched, toMeasure, unfiltered } from "edgewise/choices.js";
+import { CLOSE } from "edgewise/chosen.js";
 import { button, el, icon } from "edgewise/dom.js";
-import { fileName, pageName, pngOf, save, svgOf } from "edgewise/export.js";
-import { scaled } from "edgewise/pointer.js";
-import { pageWith } from "edgewise/save.js";
-import { initial, toAddress } from "edgewise/state.js";
+import { fileName, pageName, pageWith, pngOf, save, svgOf } from "edgewise/export.js";
+import { initial, measuresOf, rowsOf, toAddress } from "edgewise/state.js";
 
 const ICONS = {
   theme: ["M8 1.5a6.5 6.5 0 1 0 0 13z", "M8 1.5a6.5 6.5 0 0 1 0 13"],
@@ -115,4 +116,70 @@ export function controls(document, act) {
       smaller.disabled = whole.disabled = zoom.k === 1;
     },
   };
+}
+
+/** The patch that Escape makes: nothing chosen; if nothing was, nothing filtered, compared, pinned or zoomed either. */
+export function escaped(view, state) {
+  if (state.node !== null || state.edge !== null || state.search) return { node: null, edge: null, search: "" };
+  return { ...unfiltered(view), other: null, truth: initial(view).truth, pins: [], zoom: initial(view).zoom };
+}
+
+/** Listens for the page's keys; fields of text and sliders keep theirs. */
+export function listenKeys(document, view, { state, update, act, focusSearch }) {
+  const step = (by) => {
+    const { row, size } = state();
+    update({ size: Math.max(0, Math.min(view.rows[row].sizes.length - 1, size + by)) });
+  };
+  const method = (by) => {
+    const rows = rowsOf(view, view.rows[state().row].measure);
+    const at = rows.findIndex((row) => row.index === state().row);
+    update({ row: rows[(at + by + rows.length) % rows.length].index });
+  };
+  const metric = () => {
+    const all = measuresOf(view);
+    const next = all[(all.indexOf(view.rows[state().row].measure) + 1) % all.length];
+    update(toMeasure(view, state(), next));
+  };
+  const keys = {
+    ArrowLeft: () => step(-1), ArrowRight: () => step(1), ArrowUp: () => method(-1), ArrowDown: () => method(1),
+    m: metric, d: () => update(switched(view, state())),
+    "/": focusSearch, Escape: () => update(escaped(view, state())),
+    f: act.full, t: act.theme, l: () => update({ linear: !state().linear }), p: () => act.pin(), "?": act.help,
+    "+": () => act.zoom(1.5), "=": () => act.zoom(1.5), "-": () => act.zoom(1 / 1.5), "0": () => act.zoom(0),
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    const { target } = event;
+    if (document.getElementById("help").open) return;
+    if (target.matches?.("select, textarea, input:not([type=range], [type=checkbox])")) return;
+    const arrow = event.key.startsWith("Arrow");
+    if (arrow && (target.matches?.("input[type=range]") || target.closest?.("[role=tablist], [data-keys]"))) return;
+    const run = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+    if (!run) return;
+    event.preventDefault();
+    run();
+  });
+}
+
+const WORDS = [
+  "Every row is a layer, every cell a head or an MLP; the input is at the bottom, the logits are at the top. A line " +
+  "is an edge: one node writes, another reads. Its colour shows what it is read as (q, k, v, MLP, logits), its width " +
+  "how large its score is; a dashed line has a negative score (among thousands of lines only the stronger ones are " +
+  "dashed). The darker a cell, the larger the total score of its edges.",
+  "The slider under the curve chooses the size of the circuit. Click a node to see only its edges, ranked in the " +
+  "list; click again or press Esc to see all. Hover over or tap a line for its score. Difference compares the shown " +
+  "recipe with a second one: edges that only one of them has are highlighted and listed; the buttons above the lists " +
+  "choose which of them are drawn. The About tab explains the recipes, measures and marks. " +
+  "Type a name or a note of the selected node in the Edges tab; links have them, and Save writes a page with them. " +
+  "Scroll or pinch to zoom, drag to move. The address always describes the current picture.",
+];
+
+/** Fills the dialog; a click outside closes it. */
+export function help(dialog) {
+  const head = el("h2", { id: "help-title" }, "How to read this page");
+  const close = el("button", { class: "icon", "aria-label": "Close" }, icon(...CLOSE));
+  const keys = KEYS.flatMap(([key, words]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, words)]);
+  dialog.append(
+    el("form", { method: "dialog" }, head, close), ...WORDS.map((words) => el("p", {}, words)), el("dl", {}, ...keys));
+  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
 }

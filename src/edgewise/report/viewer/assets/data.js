@@ -2,7 +2,7 @@
 
 import { graphOf } from "edgewise/graph.js";
 import { notesOf } from "edgewise/notes.js";
-import { plain } from "edgewise/tokens.js";
+import { plain } from "edgewise/text.js";
 
 /** The view that a document holds: reads, inflates and decodes its two blocks. */
 export async function load(document) {
@@ -40,11 +40,11 @@ export function decode(about, bytes) {
   const runs = about.runs.map((run, at) => runOf(run, `run${at}`, array));
   const labels = labelsOf(about);
   // Circuits of nodes and neurons are drawn as edges, but their sizes are shares of nodes or neurons.
-  const sizeUnit = about.unit === "edge" ? graph.unit : plain(about.unit);
+  const sizeUnit = ({ unit }) => (unit === "edge" ? graph.unit : plain(unit));
   return {
     about: { ...about, title: plain(about.title) }, graph, n, source, destination, head, letter, runs,
-    rows: about.rows.map((row, at) => ({ ...rowOf(row, at, labels[at], array, runs), unit: graph.unit, sizeUnit })),
-    sizeUnit,
+    rows: about.rows.map((row, at) => (
+      { ...rowOf(row, at, labels[at], array, runs), unit: graph.unit, sizeUnit: sizeUnit(runs[row.run]) })),
     /** [edge] whether it is in the known circuit; null if none is known. */
     truth: array("truth")?.row(0) ?? null,
     /** [edge] the span of tokens that it acts on; null if edges act on all tokens. */
@@ -105,7 +105,7 @@ function labelsOf({ rows, runs }) {
   return rows.map((row) => {
     const run = runs[row.run].name;
     const name = plain(runs.length > 1 && run !== row.method ? `${row.method} · ${run}` : row.method);
-    const key = `${row.benchmark}\n${name}`;
+    const key = `${row.measure}\n${name}`;
     taken.set(key, (taken.get(key) ?? 0) + 1);
     return taken.get(key) > 1 ? `${name} (${taken.get(key)})` : name;
   });

@@ -1,6 +1,6 @@
 // A scene on a canvas.
 
-import { cellAt, distance } from "edgewise/layout.js";
+import { cellAt, distance } from "edgewise/graph.js";
 import { calledIn } from "edgewise/notes.js";
 
 const NAMES = ["q", "k", "v", "mlp", "logits", "positive", "negative", "here", "there", "shared", "right", "wrong",

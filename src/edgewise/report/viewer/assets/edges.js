@@ -3,9 +3,9 @@
 import { button, el } from "edgewise/dom.js";
 import { LETTERS } from "edgewise/graph.js";
 import { calledIn, edgeCalled } from "edgewise/notes.js";
-import { HERE, OUTSIDE, PART_OF, SHARED, THERE, TRUTHS, testsOf } from "edgewise/scene.js";
-import { PARTS, differingSizes } from "edgewise/state.js";
-import { between, count, number, percent } from "edgewise/text.js";
+import { HERE, OUTSIDE, PART_OF, SHARED, testsOf, THERE, TRUTHS } from "edgewise/scene.js";
+import { differingSizes, PARTS } from "edgewise/state.js";
+import { between, count, counted, number, percent } from "edgewise/text.js";
 import { edgeEffect, edgeFacts, edgeTest, kindWords, nodeEffect, rowOfKind, stabilityWords } from "edgewise/tip.js";
 
 const MARKS = new Map([[null, ""], [true, "✓"], [false, "±"]]);
@@ -91,7 +91,7 @@ export function edgesPanel(element, view, update, hover) {
       ];
     }
     const title = view.runs[view.rows[now.row].run].scored ? "Strongest edges" : "Edges";
-    return [strongestNodes(view, now, circuits.total, update), list("all", title, shown, ONE_LIST)];
+    return [strongestNodes(view, now, circuits, update), list("all", title, shown, ONE_LIST)];
   };
 
   // Several may be chosen; none means all.
@@ -159,15 +159,17 @@ function head(run, row, tests) {
   return el("div", { class: "edge head", "aria-hidden": "true" }, ...spans);
 }
 
-function strongestNodes(view, state, total, update) {
+function strongestNodes(view, state, { row, total, degree }, update) {
+  const { scored } = view.runs[row.run];
   const isInner = (node) => ["head", "mlp"].includes(view.graph.place(node).kind);
-  const inner = [...total.keys()].filter((node) => total[node] > 0 && isInner(node));
-  const best = inner.sort((a, b) => total[b] - total[a]).slice(0, STRONGEST_NODES);
+  const inner = [...degree.keys()].filter((node) => degree[node] > 0 && isInner(node));
+  const best = inner.sort((a, b) => total[b] - total[a] || degree[b] - degree[a]).slice(0, STRONGEST_NODES);
   const logits = view.graph.logits;
   const chip = (node) => {
     const effect = nodeEffect(view, state, node);
     const cut = effect ? `; if cut, ${effect}` : "";
-    const title = total[node] ? `total score ${number(total[node])}${cut}` : "not in this circuit";
+    const size = scored ? `total score ${number(total[node])}` : counted(degree[node], "edge");
+    const title = degree[node] ? size + cut : "not in this circuit";
     const data = { class: "chip small", "data-node": view.graph.nodes[node], title };
     const one = button(view.graph.nodes[node], () => update({ node }), data);
     const called = calledIn(state.notes, node);
@@ -176,6 +178,6 @@ function strongestNodes(view, state, total, update) {
   };
   return el("section", { class: "list", id: "list-nodes" },
     el("h3", {}, "Strongest heads and MLPs"),
-    el("p", { class: "note" }, "By total score; choose one to rank its edges."),
+    el("p", { class: "note" }, `By ${scored ? "total score" : "number of edges"}; choose one to rank its edges.`),
     el("div", { class: "chips" }, ...best.map(chip), chip(logits), chip(0)));
 }

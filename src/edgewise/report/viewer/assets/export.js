@@ -1,9 +1,9 @@
-// The picture as a file: SVG with labels, and PNG made from it.
+// Files that the page saves: the picture as SVG and PNG, and the page itself with the reader's names and notes.
 
-import { DIMMED, cellColours, cellOpacity, dashOf, labelOf, longestName, nameTag } from "edgewise/draw.js";
-import { layoutOf } from "edgewise/layout.js";
-import { calledIn } from "edgewise/notes.js";
-import { HERE, SHARED, THERE, TRUTHS, cellsOf, circuitsOf, linesOf, otherOf, shownEdges } from "edgewise/scene.js";
+import { cellColours, cellOpacity, dashOf, DIMMED, labelOf, longestName, nameTag } from "edgewise/draw.js";
+import { layoutOf } from "edgewise/graph.js";
+import { calledIn, triplesOf } from "edgewise/notes.js";
+import { cellsOf, circuitsOf, HERE, linesOf, otherOf, SHARED, shownEdges, THERE, TRUTHS } from "edgewise/scene.js";
 import { between, count, counted, fixed, percent } from "edgewise/text.js";
 
 // Type is large, as pictures are made smaller in papers.
@@ -14,8 +14,8 @@ const FONT = "system-ui, -apple-system, Segoe UI, Roboto, Helvetica, Arial, sans
 // What XML forbids, lone halves of surrogate pairs among it, becomes a sign that something was there.
 const FORBIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]|\p{Surrogate}/gu;
 
-/** Text as it may stand in XML. */
-export const escaped = (text) =>
+/** Text as it may stand in XML and HTML. */
+const escaped = (text) =>
   String(text).replace(FORBIDDEN, "\ufffd").replace(/[&<>"']/g, (sign) => `&#${sign.charCodeAt(0)};`);
 
 const tag = (name, attributes, inside = "") => {
@@ -30,7 +30,7 @@ const round = (number) => Number(number.toFixed(2));
 function headingOf(view, state) {
   const circuit = (row, { share, kept, faithfulness, low, high }) => {
     const faithful = Number.isFinite(faithfulness) ? `faithfulness ${between(faithfulness, low, high, fixed)}` : "";
-    return [row.label, row.benchmark, percent(share), counted(kept, view.graph.unit), faithful].filter(Boolean).join(" · ");
+    return [row.label, row.measure, percent(share), counted(kept, view.graph.unit), faithful].filter(Boolean).join(" · ");
   };
   const row = view.rows[state.row];
   const other = otherOf(view, state);
@@ -45,7 +45,7 @@ export function fileName(view, state, ending) {
   const row = view.rows[state.row];
   const other = state.other === null ? [] : ["vs", view.rows[state.other].label];
   const share = Number((100 * row.sizes[state.size].share).toPrecision(3));
-  const words = [view.about.title, row.label, row.benchmark, ...other, `${share}pct`].map(plain).filter(Boolean);
+  const words = [view.about.title, row.label, row.measure, ...other, `${share}pct`].map(plain).filter(Boolean);
   return `${words.join("-")}.${ending}`;
 }
 
@@ -193,4 +193,27 @@ export async function pngOf(document, svg) {
   canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
   URL.revokeObjectURL(image.src);
   return new Promise((done) => canvas.toBlob(done, "image/png"));
+}
+
+const EMPTY = new Set(["meta", "input", "br", "img", "link"]);
+const RAW = new Set(["script", "style", "noscript"]);
+
+/** An element or a text as HTML; nothing for other nodes. */
+function htmlOf(node) {
+  if (node.nodeType === Node.TEXT_NODE) return escaped(node.data);
+  if (node.nodeType !== Node.ELEMENT_NODE) return "";
+  const name = node.localName;
+  const attributes = [...node.attributes].map((one) => ` ${one.name}="${escaped(one.value)}"`).join("");
+  if (EMPTY.has(name)) return `<${name}${attributes}>`;
+  const inside = RAW.has(name) ? node.textContent : [...node.childNodes].map(htmlOf).join("");
+  return `<${name}${attributes}>${inside}</${name}>`;
+}
+
+/** The text of the page with these notes, from a copy of its root element as it was loaded. */
+export function pageWith(root, view, notes) {
+  const copy = root.cloneNode(true);
+  const block = copy.querySelector("#notes");
+  // No text can end the block of data: it has no "<".
+  block.textContent = JSON.stringify(triplesOf(view.graph, notes)).replaceAll("<", "\\u003c");
+  return `<!doctype html>\n${htmlOf(copy)}\n`;
 }

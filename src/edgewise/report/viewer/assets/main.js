@@ -3,21 +3,18 @@
 import { aboutPanel } from "edgewise/about.js";
 import { attentionPanel } from "edgewise/attention.js";
 import { board } from "edgewise/board.js";
-import { choices } from "edgewise/choices.js";
+import { choices, filters } from "edgewise/choices.js";
 import { chosen } from "edgewise/chosen.js";
-import { actionsOf, controls, isDark } from "edgewise/controls.js";
+import { actionsOf, controls, help, isDark, listenKeys } from "edgewise/controls.js";
 import { curvePanel } from "edgewise/curve.js";
 import { load } from "edgewise/data.js";
-import { examplesPanel } from "edgewise/examples.js";
+import { button } from "edgewise/dom.js";
 import { edgesPanel } from "edgewise/edges.js";
-import { filters } from "edgewise/filters.js";
-import { help } from "edgewise/help.js";
-import { listenKeys } from "edgewise/keys.js";
+import { examplesPanel } from "edgewise/examples.js";
 import { notesPanel } from "edgewise/notes.js";
 import { cellsOf, circuitsOf, matchingEdges, ofParts } from "edgewise/scene.js";
 import { search } from "edgewise/search.js";
-import { changed, fromAddress, toAddress } from "edgewise/state.js";
-import { tabs } from "edgewise/tabs.js";
+import { changed, fromAddress, TABS, toAddress } from "edgewise/state.js";
 import { count, counted } from "edgewise/text.js";
 
 /** Loads the document's view and shows it; errors are shown on the page. */
@@ -148,4 +145,43 @@ function sayIn(element) {
     clearTimeout(timer);
     timer = setTimeout(() => { element.textContent = ""; }, 4000);
   };
+}
+
+/** Fills the list of tabs, and shows the panel of the chosen one. */
+export function tabs(document, update) {
+  const list = document.getElementById("tabs");
+  const choose = (name) => {
+    update({ tab: name });
+    // The page draws the change in the same frame, before this.
+    requestAnimationFrame(() => reveal(document.getElementById(`panel-${name}`)));
+  };
+  const buttons = TABS.map((name) => button(name[0].toUpperCase() + name.slice(1), () => choose(name),
+    { id: `tab-${name}`, role: "tab", "aria-controls": `panel-${name}`, "data-tab": name }));
+  list.append(...buttons);
+  list.addEventListener("keydown", (event) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!by) return;
+    const next = (buttons.indexOf(event.target) + by + TABS.length) % TABS.length;
+    buttons[next].focus();
+    choose(TABS[next]);
+  });
+  let shown = null;
+  return {
+    render({ tab }) {
+      if (tab === shown) return;
+      shown = tab;
+      document.getElementById("side").dataset.tab = tab;
+      for (const [place, name] of TABS.entries()) {
+        buttons[place].setAttribute("aria-selected", String(name === tab));
+        buttons[place].tabIndex = name === tab ? 0 : -1;
+        document.getElementById(`panel-${name}`).hidden = name !== tab;
+      }
+    },
+  };
+}
+
+/** Scrolls to a panel that begins outside the window or near its end. */
+function reveal(panel) {
+  const { top } = panel.getBoundingClientRect();
+  if (top < 0 || top > 0.7 * innerHeight) panel.scrollIntoView({ block: "start" });
 }

@@ -1,8 +1,7 @@
 // Names and notes that the reader gives to nodes: text of limited length, never HTML.
 
 import { button, el, write } from "edgewise/dom.js";
-import { count } from "edgewise/text.js";
-import { plain } from "edgewise/tokens.js";
+import { count, plain } from "edgewise/text.js";
 
 export const MOST_NAME = 24, MOST_NOTE = 280;
 // All names and notes of a page together: they are part of its address.

@@ -1,4 +1,6 @@
-// What drawings of faithfulness against size have in common: scales, ticks and paths. Pure.
+// What drawings of faithfulness have in common: scales, ticks, paths, and faithfulness on single examples. Pure.
+
+import { fixed } from "edgewise/text.js";
 
 /** share -> x between left and right: linear from 0, or logarithmic from the smallest share. */
 export function shareScale(shares, linear, left, right) {
@@ -60,4 +62,41 @@ export function linePath(points) {
 export function bandPath(upper, lower) {
   const edge = [...upper, ...lower.toReversed()];
   return edge.length ? `${linePath(edge)}Z` : "";
+}
+
+// Below this share of the mean range, an example's own range is too small to divide by.
+const TINY = 0.01;
+
+/** Whether a run's faithfulness is MIB's, so that 0 is the empty circuit; the ratio m(circuit) / m(model). */
+export const isMib = (run) => run.definition === "mib" || run.definition === "";
+export const isRatio = (run) => run.definition === "ratio";
+
+/** The number of examples for which the page has a row's metric. */
+export const heldExamples = (row) => (row.metric ? row.metric.length / row.sizes.length : 0);
+
+/** The metric of a row's circuit on an example. */
+export const metricOf = (row, size, example) => row.metric[size * heldExamples(row) + example];
+
+/** Returns a function (size, example) -> faithfulness: NaN where model and empty circuit have about the same metric.
+ * Returns null for a row without metrics, or of another definition of faithfulness, which the page can't compute. */
+export function singleFaithfulness(view, row) {
+  const run = view.runs[row.run];
+  if (!row.metric || !run.full || !run.empty || !(isMib(run) || isRatio(run))) return null;
+  const bottom = (example) => (isRatio(run) ? 0 : run.empty[example]);
+  const ranges = Float64Array.from({ length: heldExamples(row) }, (_, example) => run.full[example] - bottom(example));
+  const least = TINY * Math.abs(ranges.reduce((sum, range) => sum + range, 0) / ranges.length);
+  return (size, example) =>
+    Math.abs(ranges[example]) <= least ? NaN : (metricOf(row, size, example) - bottom(example)) / ranges[example];
+}
+
+/** Formats the faithfulness on an example. */
+export const faithfulWords = (value) => (Number.isNaN(value) ? "undefined" : fixed(value));
+
+/** Returns the places of the values, worst first and undefined ones last: the lowest is the worst where higher is
+ * better, else the one farthest from 1. */
+export function worstFirst(values, better) {
+  const good = (value) => (better > 0 ? value : -Math.abs(1 - value));
+  const key = (place) => (Number.isNaN(values[place]) ? Infinity : good(values[place]));
+  const compared = (one, two) => (one < two ? -1 : one > two ? 1 : 0); // infinities can't be subtracted
+  return Array.from(values, (_, place) => place).sort((one, two) => compared(key(one), key(two)) || one - two);
 }

@@ -1,13 +1,12 @@
 // One example: its two prompts token by token, its answers, and what model and circuits make of it.
 
-import { draw, el } from "edgewise/dom.js";
-import { SWATCHES } from "edgewise/panel.js";
-import { heightRange, heightScale, linePath, shareScale } from "edgewise/plot.js";
-import { faithfulWords, heldExamples, metricOf, singleFaithfulness } from "edgewise/single.js";
+import { draw, el, SWATCHES } from "edgewise/dom.js";
+import {
+  faithfulWords, heightRange, heightScale, heldExamples, linePath, metricOf, shareScale, singleFaithfulness,
+} from "edgewise/plot.js";
 import { spansOf } from "edgewise/scene.js";
 import { sameSize } from "edgewise/state.js";
-import { fixed, number, percent } from "edgewise/text.js";
-import { pieces } from "edgewise/tokens.js";
+import { fixed, number, percent, pieces } from "edgewise/text.js";
 
 const SPARK = { height: 56, side: 6 };
 

@@ -1,7 +1,6 @@
 // Which edges a state shows, and how strongly: pure functions of view and state.
 
-import { HUES } from "edgewise/graph.js";
-import { curveOf } from "edgewise/layout.js";
+import { curveOf, HUES } from "edgewise/graph.js";
 import { sameSize } from "edgewise/state.js";
 
 export const MOST_LINES = 1500;
@@ -43,13 +42,15 @@ export function testsOf(view, row, size) {
   return run.edgeEffects && row.tested.includes(size) ? run : null;
 }
 
-/** Circuits of a state before any filter: what each edge is to them, [edge], with counts and nodes' totals. */
+/** Circuits of a state before any filter: what each edge is to them, [edge], with counts; and of each node the total
+ * strength and the number of its edges. */
 export function circuitsOf(view, state) {
   const row = view.rows[state.row];
   const other = otherOf(view, state);
   const kind = new Uint8Array(view.n).fill(NONE);
   const counts = [0, 0, 0, 0, 0];
   const total = new Float64Array(view.graph.nodes.length);
+  const degree = new Uint32Array(view.graph.nodes.length);
   for (let edge = 0; edge < view.n; edge++) {
     const here = row.has(state.size, edge);
     const there = other !== null && other.has(edge);
@@ -61,10 +62,12 @@ export function circuitsOf(view, state) {
     kind[edge] = which;
     counts[which]++;
     const strength = Math.abs((which === THERE ? other.row : row).scores[edge]);
-    total[view.source[edge]] += strength;
-    total[view.head[edge]] += strength;
+    for (const node of [view.source[edge], view.head[edge]]) {
+      total[node] += strength;
+      degree[node]++;
+    }
   }
-  return { row, other, kind, counts, total };
+  return { row, other, kind, counts, total, degree };
 }
 
 /** What edges are to the known circuit, as names of styles. */
@@ -141,8 +144,14 @@ export function spansOf(view, row, size, pair) {
 
 /** Whether an edge is meant by what is searched, as a function; null if nothing is searched. */
 export function searchOf(view, search, notes) {
-  const words = search.trim().toLowerCase().replace("→", "->");
-  if (!words) return null;
+  const [words, at] = search.trim().toLowerCase().replace("→", "->").split("@");
+  if (!words && at === undefined) return null;
+  if (at !== undefined) {
+    const spans = view.graph.spans.map((name) => name.toLowerCase());
+    const isMeant = spans.map((name) => (spans.includes(at) ? name === at : name.includes(at)));
+    const found = searchOf(view, words, notes) ?? (() => true);
+    return (edge) => view.span !== null && isMeant[view.span[edge]] && found(edge);
+  }
   const { nodes, destinations, destinationName, nodeOf } = view.graph;
   const to = Array.from({ length: destinations }, (_, at) => destinationName(at));
   const [left, right] = words.split(/\s*->\s*/);
@@ -234,7 +243,7 @@ export function cellsOf(view, state, circuits, shown) {
   for (const { edge } of shown) near[view.source[edge]] = near[view.head[edge]] = 1;
   const picking = state.node !== null || state.search.trim() !== "";
   return Array.from(circuits.total, (total, node) => ({
-    node, share: total / most, inside: total > 0,
+    node, share: total / most, inside: circuits.degree[node] > 0,
     chosen: node === state.node, pinned: state.pins.includes(node),
     dimmed: picking && !near[node] && node !== state.node,
   }));

@@ -27,7 +27,7 @@ function suggestionsFor(view, state, words) {
     if (matches(edge)) (row.has(state.size, edge) ? inside : outside).push(edge);
   }
   const edges = [...inside, ...outside].slice(0, MOST_EDGES);
-  const exact = edgeNamed(view, text);
+  const exact = edgeNamed(view, words.trim());
   const ordered = exact === null ? edges : [exact, ...edges.filter((edge) => edge !== exact)];
   return [...found.slice(0, MOST_NODES).map(({ node }) => ({ node })), ...ordered.map((edge) => ({ edge }))];
 }

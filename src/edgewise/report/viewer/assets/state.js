@@ -66,14 +66,14 @@ export function differingSizes(view, row, other) {
 }
 
 /** The measures of the rows, in order; "" for circuits from files. */
-export const benchmarks = (view) => [...new Set(view.rows.map((row) => row.benchmark))];
+export const measuresOf = (view) => [...new Set(view.rows.map((row) => row.measure))];
 
 /** The rows of a measure. */
-export const rowsOf = (view, benchmark) => view.rows.filter((row) => row.benchmark === benchmark);
+export const rowsOf = (view, measure) => view.rows.filter((row) => row.measure === measure);
 
 /** The row of the same recipe for another measure, or else the first row there. */
-export function sameRow(view, row, benchmark) {
-  const rows = rowsOf(view, benchmark);
+export function sameRow(view, row, measure) {
+  const rows = rowsOf(view, measure);
   return (rows.find((one) => one.label === view.rows[row].label) ?? rows[0]).index;
 }
 
@@ -85,13 +85,13 @@ export function toAddress(view, state) {
   const row = view.rows[state.row];
   if (state.row !== first.row) {
     words.set("method", row.label);
-    if (benchmarks(view).length > 1 || row.benchmark) words.set("metric", row.benchmark);
+    if (measuresOf(view).length > 1 || row.measure) words.set("metric", row.measure);
   }
   if (state.row !== first.row || state.size !== first.size) words.set("size", short(row.sizes[state.size].share));
   if (state.other !== null) {
     const other = view.rows[state.other];
     words.set("vs", other.label);
-    if (other.benchmark !== row.benchmark) words.set("vsmetric", other.benchmark);
+    if (other.measure !== row.measure) words.set("vsmetric", other.measure);
   } else add("truth", String(state.truth), String(first.truth));
   if (state.parts.length) words.set("parts", state.parts.join(" "));
   if (state.node !== null) words.set("node", view.graph.nodes[state.node]);
@@ -189,8 +189,8 @@ function bounded(text, least, most) {
   return Number.isFinite(number) ? Math.max(least, Math.min(most, number)) : null;
 }
 
-function rowNamed(view, label, benchmark, near) {
-  const rows = rowsOf(view, benchmarks(view).includes(benchmark) ? benchmark : near.benchmark);
+function rowNamed(view, label, measure, near) {
+  const rows = rowsOf(view, measuresOf(view).includes(measure) ? measure : near.measure);
   return rows.find((row) => row.label === label || row.method === label)?.index ?? (label === null ? near.index : null);
 }
 

@@ -3,7 +3,7 @@
 import { el } from "edgewise/dom.js";
 import { LETTERS } from "edgewise/graph.js";
 import { edgeCalled } from "edgewise/notes.js";
-import { HERE, IN, OUTSIDE, SHARED, THERE, TRUTHS, spansOf, testsOf } from "edgewise/scene.js";
+import { HERE, IN, OUTSIDE, SHARED, spansOf, testsOf, THERE, TRUTHS } from "edgewise/scene.js";
 import { between, count, counted, fixed, number } from "edgewise/text.js";
 
 /** Describes which of the shown circuits have an edge; empty if there is one and it has the edge. */
