@@ -28,8 +28,7 @@ from edgewise.report.circuit_summary import KINDS, OpenCircuit, circuit_tables, 
 from edgewise.report.comparisons import RecipeAreas, compare_recipes, pair_circuits, pair_exported, pair_runs
 from edgewise.report.exports import EXPORTS, export_format, export_text
 from edgewise.report.formatting import format_interval, format_number, format_score, with_minus_signs
-from edgewise.report.tables import area_table, number_tables
-from edgewise.report.terminal_curve import HEIGHT, can_show, curve_lines
+from edgewise.report.tables import CURVE_HEIGHT as HEIGHT, area_table, can_show, curve_lines, number_tables
 from edgewise.results import read_result, write_run_data
 from edgewise.runtime import Session
 from edgewise.runtime.progress import ignore_progress

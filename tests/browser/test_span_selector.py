@@ -133,6 +133,9 @@ def test_prompts_of_earlier_versions_have_no_spans(open_page, write_page):
 def test_pages_of_plain_circuits_have_no_spans(share_page, write_page):
     page = share_page(write_page(sample_view()))
     assert page.page.locator("#span").count() == 0 and "pair" not in page.text("#subtitle")
+    page.click("#tab-examples")
+    expect(page.page.locator("#example-tokens .pair[data-position]")).to_have_count(LENGTH)
+    expect(page.page.locator("#example-tokens :is(.acts, .acts-too)")).to_have_count(0)
 
 
 def test_the_page_counts_pairs(page, view):

@@ -175,6 +175,12 @@ def test_a_graph_too_large_for_a_page_shows_how_many_edges_are_left_out(open_pag
     assert "Circuit of 309 edges of 309 · this page has 100 of them" in page.text("#caption")
     page.click("#tab-about")
     assert "The graph has 309 edges; this page has 100" in page.text("#panel-about")
+    # Counts of a comparison are of the edges that the page has, and say so.
+    said = "in both · counted among the 100 edges that this page has"
+    page.edit_address("#vs=Greedy&size=1")
+    assert "100 in both" in page.text("#caption") and said in page.text("#caption")
+    assert "as far as this page has their edges" in page.text("#same-circuits")
+    assert said not in page.edit_address("#vs=Greedy&size=0.04").text("#caption")
 
 
 @pytest.fixture(scope="session")
@@ -358,3 +364,22 @@ FOUND = """async ({ fromAddress }, address) => {
   const { load } = await import("edgewise/data.js");
   return fromAddress(await load(document), address).row;
 }"""
+
+
+def test_heads_are_ranked_among_all_heads_of_the_circuit(open_page, write_page, view):
+    """Also among those whose attention the page lacks."""
+    row, graph = view.rows[view.shown], view.graph
+    edges = np.flatnonzero(mask_of(view, view.shown, view.size))
+    total = np.zeros(graph.n_nodes)
+    for ends in (graph.edge_source, graph.edge_target):
+        np.add.at(total, ends[edges], np.abs(view.runs[row.run].mean[edges]))
+    scores = {name: score for name, score in zip(graph.node_names, total, strict=True) if "h" in name and score > 0}
+    ranked_heads = sorted(scores, key=lambda name: -scores[name])
+    assert len(ranked_heads) > len(view.runs[0].attention.heads)
+    page = open_page(write_page(view), "#tab=attention")
+    for node in view.runs[0].attention.heads:
+        name = graph.node_names[node]
+        if name in scores:
+            page.choose("#attention-head", str(node))
+            words = f"{name} ranks {ranked_heads.index(name) + 1} of {len(ranked_heads)} heads in the circuit"
+            assert words in page.text("#attention-said")

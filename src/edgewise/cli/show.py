@@ -11,8 +11,7 @@ from ..core.circuit import Circuit
 from ..graph import BaseGraph, NodeGraph
 from ..report.circuit_summary import TOP, OpenCircuit, circuit_tables, describe, summary_sentence
 from ..report.formatting import format_number, format_score
-from ..report.tables import number_tables
-from ..report.terminal_curve import can_show, curve_lines
+from ..report.tables import can_show, curve_lines, number_tables
 from . import options
 from .console import out, print_json, print_tables, say
 

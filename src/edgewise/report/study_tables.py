@@ -154,17 +154,15 @@ def markdown(tables: Sequence[StudyTable], verdicts: Sequence[dict[str, Any]]) -
         lines += ["", f"**{markdown_cell(table.caption)}**", "", f"| recipe | {heads} |"]
         lines.append("|---" + "|---:" * len(table.columns) + "|")
         for row in table.rows:
-            cells = [_markdown_cell(cell) if cell else "" for cell in _cells(table, row)]
-            lines.append(f"| {markdown_cell(row.label)} | {' | '.join(cells)} |")
+            texts = [""] * len(row.entries)
+            for place, cell in enumerate(_cells(table, row)):
+                if cell is not None:
+                    number = f"**{cell.number}**" if cell.is_best else cell.number
+                    parts = (cell.marks, number, cell.spread and f"±{cell.spread}", cell.interval)
+                    texts[place] = with_minus_signs(" ".join(filter(None, parts)))
+                    texts[place] += f" <br>{markdown_cell(cell.note)}" if cell.note else ""
+            lines.append(f"| {markdown_cell(row.label)} | {' | '.join(texts)} |")
     return "\n".join(lines) + "\n"
-
-
-def _markdown_cell(cell: _Cell) -> str:
-    """Return one cell: marks, the number (the best is bold), ± over seeds, the interval and the chosen recipe."""
-    number = f"**{cell.number}**" if cell.is_best else cell.number
-    parts = (cell.marks, number, cell.spread and f"±{cell.spread}", cell.interval)
-    text = with_minus_signs(" ".join(filter(None, parts)))
-    return f"{text} <br>{markdown_cell(cell.note)}" if cell.note else text
 
 
 def sentence(verdict: Mapping[str, Any], sign: str = "-") -> str:

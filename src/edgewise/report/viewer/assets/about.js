@@ -48,7 +48,6 @@ const TERMS = [
 /** Fills `element` once: its content does not depend on the state. */
 export function aboutPanel(element, view) {
   const part = (title, ...children) => [el("h3", {}, title), ...children];
-  const list = (id, lines) => el("ul", { id }, ...lines.map((words) => el("li", {}, words)));
   const meaning = (run) => (isMib(run) ? MIB : isRatio(run) ? RATIO : run.facts.faithfulness ?? run.definition);
   const meanings = [...new Set(view.runs.map(meaning))];
   const methods = methodsOf(view.rows);
@@ -59,15 +58,10 @@ export function aboutPanel(element, view) {
     ...part("What the numbers are", terms([["faithfulness", meanings.join("; or, of another run, ")], ...TERMS,
       ...ifAny(isTested, TEST_TERMS)])),
     ...(methods.length ? part("What the recipes are", terms(methods, { id: "about-methods" })) : []),
-    ...view.runs.flatMap((run, place) => part(`The run: ${run.name}`, factsOf(run, place))),
-    ...part("What is left out", list("about-left-out", leftOut(view))),
+    ...view.runs.flatMap((run, place) => part(`The run: ${run.name}`, Object.keys(run.facts).length
+      ? terms(Object.entries(run.facts), { "data-run": place }) : el("p", { class: "quiet" }, "No facts are known."))),
+    ...part("What is left out", el("ul", { id: "about-left-out" }, ...leftOut(view).map((words) => el("li", {}, words)))),
     el("p", { class: "quiet" }, `Made by edgewise ${view.about.edgewise}. This page sends nothing over the network.`)));
-  return { render() {} };
-}
-
-function factsOf(run, place) {
-  const facts = Object.entries(run.facts);
-  return facts.length ? terms(facts, { "data-run": place }) : el("p", { class: "quiet" }, "No facts are known.");
 }
 
 function terms(pairs, attributes = {}) {
@@ -80,29 +74,30 @@ function legend(lines) {
     el("li", { "data-means": kind }, el("i", { class: `swatch ${kind}` }), el("span", {}, words))));
 }
 
+/** What the page does not have: edges of the graph, lines, examples and attention. */
 function leftOut(view) {
   const { edges, held, unit } = view.graph;
+  const ofRun = (run) => {
+    const whose = view.runs.length > 1 ? ` of ${run.name}` : "";
+    const n = run.full?.length ?? 0;
+    const all = counted(run.examples, "evaluated example");
+    const { heads = [], examples = [] } = run.patterns ?? {};
+    const attention = heads.length && examples.length
+      ? `The page has attention of ${counted(heads.length, "head")} on ${counted(examples.length, "example")}.`
+      : "The page has no attention patterns.";
+    if (!run.examples) return `No examples${whose} were evaluated. ${attention}`;
+    return `${n < run.examples ? `The first ${count(n)} of ${all}` : `All of ${all}`}${whose} are here. ${attention}`;
+  };
   return [
     held < edges
       ? `The graph has ${counted(edges, unit)}; this page has ${count(held)}, those of the smallest circuits first.`
       : `Nothing of the graph: the page has all ${counted(edges, unit)}.`,
     `At most ${count(MOST_LINES)} lines are drawn, the strongest; the line below the picture says how many there are.`,
-    ...view.runs.map((run) => ofExamples(run, view.runs.length > 1 ? ` of ${run.name}` : "")),
+    ...view.runs.map(ofRun),
   ];
 }
 
-function ofExamples(run, whose) {
-  const held = run.full?.length ?? 0;
-  const all = counted(run.examples, "evaluated example");
-  const { heads = [], examples = [] } = run.patterns ?? {};
-  const attention = heads.length && examples.length
-    ? `The page has attention of ${counted(heads.length, "head")} on ${counted(examples.length, "example")}.`
-    : "The page has no attention patterns.";
-  if (!run.examples) return `No examples${whose} were evaluated. ${attention}`;
-  const part = held < run.examples ? `The first ${count(held)} of ${all}` : `All of ${all}`;
-  return `${part}${whose} are here. ${attention}`;
-}
-
+// One-line descriptions of the parts of recipes.
 const METHODS = [
   ["Greedy", "starts at the logits and always adds the best edge into a node already reached; then prunes"],
   ["Top-n", "the edges of the highest scores, then pruned"],

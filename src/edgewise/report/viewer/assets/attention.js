@@ -54,8 +54,13 @@ export function attentionPanel(element, view, update) {
     said.textContent = shown ? words(view, now, shown) : `The page has no attention patterns for this circuit. ${MORE_ATTENTION}`;
     if (!shown) return;
     last.replaceChildren(...lastRow(shown));
-    fill(heads, headGroups(view, now.notes, shown), shown.head);
-    fill(examples, [["", patterns.examples.map((example) => [example, count(example)])]], shown.example);
+    const option = ({ node, score, inside }) => el("option", { value: node },
+      [view.graph.nodes[node], calledIn(now.notes, node), inside ? number(score) : ""].filter(Boolean).join(" · "));
+    const group = (label, of) => (of.length ? [el("optgroup", { label }, ...of.map(option))] : []);
+    heads.replaceChildren(...group("in the circuit, by total score", shown.heads.filter((one) => one.inside)),
+      ...group("not in the circuit", shown.heads.filter((one) => !one.inside)));
+    examples.replaceChildren(...patterns.examples.map((one) => el("option", { value: one }, count(one))));
+    [heads.value, examples.value] = [String(shown.head), String(shown.example)];
   });
   const renderMaps = whenChanged(
     (now) => [view.rows[now.row].run, shown?.head, shown?.example, width(), room(), ...palette()],
@@ -83,33 +88,29 @@ function palette() {
   return ["--sunk", "--here", "--there"].map((name) => style.getPropertyValue(name).trim());
 }
 
-/** [{node, score, inside}] of all heads: those of a circuit first, by the total of their edges' absolute scores. */
-function headsByScore(view, row, size) {
-  const { total, degree } = circuitsOf(view, { row, size, other: null, truth: false, all: false });
-  return Array.from(total, (score, node) => ({ node, score, inside: degree[node] > 0 }))
-    .filter(({ node }) => isHead(view, node))
-    .sort((one, two) => two.inside - one.inside || two.score - one.score || one.node - two.node);
-}
-
 /** What is shown of a state: the head and the example that it asks for, or else the first that are held. */
 function pick(view, state, patterns) {
-  const row = view.rows[state.row];
   const held = new Set(patterns.heads);
-  const heads = headsByScore(view, state.row, state.size).filter(({ node }) => held.has(node));
+  // Heads of the circuit first, by the total of their edges' absolute scores.
+  const { row, total, degree } = circuitsOf(view, { ...state, other: null, truth: false, all: false });
+  const all = Array.from(total, (score, node) => ({ node, score, inside: degree[node] > 0 }))
+    .filter(({ node }) => isHead(view, node))
+    .sort((one, two) => two.inside - one.inside || two.score - one.score || one.node - two.node);
+  const heads = all.filter(({ node }) => held.has(node));
   const asked = isHead(view, state.node) ? state.node : state.head;
   const head = held.has(asked) ? asked : heads[0].node;
   const example = patterns.examples.includes(state.example) ? state.example : patterns.examples[0];
   const [clean, corrupted] = [0, 1].map((side) => patterns.at(example, head, side));
   const prompt = view.runs[row.run].prompts[example];
-  return { asked, head, heads, example, clean, corrupted, tokens: [prompt?.clean ?? [], prompt?.corrupted ?? []] };
+  return { asked, head, heads, all, example, clean, corrupted, tokens: [prompt?.clean ?? [], prompt?.corrupted ?? []] };
 }
 
 /** The patterns that are shown, and those that the page lacks. */
-function words(view, state, { asked, head, heads, example }) {
+function words(view, state, { asked, head, heads, all, example }) {
   const name = (node) => view.graph.nodes[node];
   const row = view.rows[state.row];
   const circuit = `the circuit of ${row.label} at ${percent(row.sizes[state.size].share)}`;
-  const inside = heads.filter((one) => one.inside);
+  const inside = all.filter((one) => one.inside); // also those whose patterns the page lacks
   const rank = inside.findIndex((one) => one.node === head);
   const some = heads.slice(0, NAMED).map((one) => name(one.node)).join(", ");
   const more = heads.length > NAMED ? ` and ${counted(heads.length - NAMED, "other")}` : "";
@@ -121,22 +122,6 @@ function words(view, state, { asked, head, heads, example }) {
       : `${name(head)} ranks ${count(rank + 1)} of ${counted(inside.length, "head")} in ${circuit}, ` +
         `by the total of its edges' scores, ${number(inside[rank].score)}.`,
   ].filter((sentence) => sentence !== "").join(" ");
-}
-
-function headGroups(view, notes, { heads }) {
-  const option = ({ node, score, inside }) =>
-    [node, [view.graph.nodes[node], calledIn(notes, node), inside ? number(score) : ""].filter(Boolean).join(" · ")];
-  return [
-    ["in the circuit, by total score", heads.filter((one) => one.inside).map(option)],
-    ["not in the circuit", heads.filter((one) => !one.inside).map(option)],
-  ].filter(([, options]) => options.length);
-}
-
-function fill(select, groups, value) {
-  const options = (pairs) => pairs.map(([key, text]) => el("option", { value: key }, text));
-  select.replaceChildren(...groups.flatMap(([label, pairs]) =>
-    label ? [el("optgroup", { label }, ...options(pairs))] : options(pairs)));
-  select.value = String(value);
 }
 
 /** What the last token looks at most, clean and corrupted: terms and words. */
@@ -156,8 +141,11 @@ function lastRow({ clean, corrupted, tokens }) {
 function drawMaps(maps, { clean, corrupted, tokens }, width, height, colours) {
   const columns = width >= 1000 ? 3 : width >= 620 ? 2 : 1;
   const { length } = clean;
-  const gutter = gutterFor(tokens.flat());
-  const side = cellSide(length, (width - GAP * (columns - 1)) / columns, height, gutter);
+  // Tokens stand beside the cells, which are as large as the room allows.
+  const longest = Math.max(2, ...tokens.flat().map((text) => Math.min(LONGEST, [...visible(text)].length)));
+  const gutter = Math.min(88, 10 + 6.4 * longest);
+  const room = Math.min((width - GAP * (columns - 1)) / columns, height) - gutter;
+  const side = Math.max(SMALLEST, Math.min(LARGEST, Math.floor(room / length)));
   // Most weights are small: the square root keeps them visible.
   const root = (value) => Math.sign(value) * Math.sqrt(Math.abs(value) / 255);
   const one = (pattern) => (query, key) => root(pattern.value(query, key));
@@ -180,18 +168,9 @@ function reading({ clean, corrupted, tokens }, side, query, key) {
 const [SMALLEST, LARGEST] = [10, 26];
 const LONGEST = 12;
 
-/** The side of a cell, in pixels, such that `length` of them and the tokens fit into a width and a height if that can
- * be. */
-export const cellSide = (length, width, height, gutter) =>
-  Math.max(SMALLEST, Math.min(LARGEST, Math.floor((Math.min(width, height) - gutter) / length)));
-
-/** The width that tokens ask for beside cells. */
-export const gutterFor = (tokens) =>
-  Math.min(88, 10 + 6.4 * Math.max(2, ...tokens.map((text) => Math.min(LONGEST, [...visible(text)].length))));
-
 /** An empty square; `point(query, key, box)` is called where the reader points, with the cell's box on the screen, and
  * with nulls where nowhere. */
-export function heatmap(name, point) {
+function heatmap(name, point) {
   let shape = { length: 0, side: SMALLEST };
   let at = [0, 0];
   let labelled = "";
@@ -265,6 +244,25 @@ export function heatmap(name, point) {
 }
 
 function paintCells(canvas, length, side, colours, strength) {
+  // A pixel per cell, enlarged at once: far faster than a rectangle per cell.
+  const small = el("canvas", { width: length, height: length });
+  const pixel = small.getContext("2d");
+  const [ground, more, less] = colours.map((colour) => {
+    pixel.fillStyle = colour; // reads a colour that a style names in any way
+    return [1, 3, 5].map((place) => Number.parseInt(pixel.fillStyle.slice(place, place + 2), 16));
+  });
+  const image = new ImageData(length, length);
+  for (let query = 0; query < length; query += 1) {
+    for (let key = 0; key <= query; key += 1) {
+      const value = strength(query, key);
+      const colour = value < 0 ? less : more;
+      const at = 4 * (query * length + key);
+      for (let channel = 0; channel < 3; channel += 1)
+        image.data[at + channel] = ground[channel] + Math.abs(value) * (colour[channel] - ground[channel]);
+      image.data[at + 3] = 255;
+    }
+  }
+  pixel.putImageData(image, 0, 0);
   const scale = window.devicePixelRatio || 1;
   const pixels = length * side;
   canvas.width = canvas.height = Math.round(pixels * scale);
@@ -272,36 +270,9 @@ function paintCells(canvas, length, side, colours, strength) {
   const context = canvas.getContext("2d");
   context.scale(scale, scale);
   context.imageSmoothingEnabled = false;
-  // A pixel per cell, enlarged at once: far faster than a rectangle per cell.
-  context.drawImage(onePixelEach(length, colours, strength), 0, 0, pixels, pixels);
+  context.drawImage(small, 0, 0, pixels, pixels);
   for (let line = 1; line <= length; line += 1) {
     context.clearRect(line * side - 1, 0, 1, pixels);
     context.clearRect(0, line * side - 1, pixels, 1);
   }
-}
-
-function onePixelEach(length, colours, strength) {
-  const small = el("canvas", { width: length, height: length });
-  const context = small.getContext("2d");
-  const [ground, more, less] = colours.map((colour) => channels(context, colour));
-  const image = new ImageData(length, length);
-  for (let query = 0; query < length; query += 1) {
-    for (let key = 0; key <= query; key += 1) {
-      const value = strength(query, key);
-      const colour = value < 0 ? less : more;
-      const at = 4 * (query * length + key);
-      for (let channel = 0; channel < 3; channel += 1) {
-        image.data[at + channel] = ground[channel] + Math.abs(value) * (colour[channel] - ground[channel]);
-      }
-      image.data[at + 3] = 255;
-    }
-  }
-  context.putImageData(image, 0, 0);
-  return small;
-}
-
-/** Red, green and blue of a colour that a style names in any way. */
-function channels(context, colour) {
-  context.fillStyle = colour;
-  return [1, 3, 5].map((place) => Number.parseInt(context.fillStyle.slice(place, place + 2), 16));
 }

@@ -26,22 +26,10 @@ export function board(document, view, update, stateNow) {
     const { width, height } = boxNow();
     return layout !== null && layout.width === width && layout.height === height && ratio === pixels();
   };
-  const measure = () => {
-    if (isMeasured()) return;
-    const { width, height } = boxNow();
-    ratio = pixels();
-    layout = layoutOf(view.graph, width, height);
-    for (const canvas of [graph, over]) {
-      canvas.width = Math.round(width * ratio);
-      canvas.height = Math.round(height * ratio);
-    }
-    drawn = null;
-  };
-
-  const parts = ["zoom", "edge", "colour", "node", "notes"];
   const render = (state, now) => {
-    measure();
+    if (!isMeasured()) measure();
     palette ??= paletteOf(document.documentElement);
+    const parts = ["zoom", "edge", "colour", "node", "notes"];
     if (drawn && scene === now && parts.every((key) => shownState[key] === state[key])) return;
     if (!drawn || scene !== now || ["colour", "edge"].some((key) => shownState[key] !== state[key]))
       drawn = linesOf(view, state, now.circuits, now.shown, layout);
@@ -57,6 +45,16 @@ export function board(document, view, update, stateNow) {
       `${view.about.title}: ${words}. Rows are layers, input below and logits above; the Edges tab lists the edges.`,
     );
     graph.style.touchAction = state.zoom.k > 1 ? "none" : "pan-y";
+  };
+  const measure = () => {
+    const { width, height } = boxNow();
+    ratio = pixels();
+    layout = layoutOf(view.graph, width, height);
+    for (const canvas of [graph, over]) {
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round(height * ratio);
+    }
+    drawn = null;
   };
 
   const mark = (target) => {
@@ -112,7 +110,10 @@ export function board(document, view, update, stateNow) {
 
   return {
     render,
-    point: (edge) => mark(edge === null || !drawn ? null : toTarget(drawn.lines.find((line) => line.edge === edge))),
+    point(edge) {
+      const line = edge === null ? null : drawn?.lines.find((one) => one.edge === edge);
+      mark(line ? { line } : null);
+    },
     recolour: () => { palette = null; drawn = null; },
     palette: () => palette,
   };
@@ -132,7 +133,6 @@ function caption(element, state, parts) {
 }
 
 const isSame = (a, b) => a !== null && b !== null && a.node === b.node && a.line?.edge === b.line?.edge;
-const toTarget = (line) => (line ? { line } : null);
 
 /** The zoom after scaling by a factor about a point of the board, in shares of its width and height. */
 export function scaled(zoom, factor, px = 0.5, py = 0.5) {
@@ -142,7 +142,7 @@ export function scaled(zoom, factor, px = 0.5, py = 0.5) {
 }
 
 /** Listens on a canvas; calls `hover(x, y, event)`, `leave()`, `click(x, y, event)` and `zoomTo(zoom)`. */
-export function listen(canvas, { zoom, zoomTo, hover, leave, click }) {
+function listen(canvas, { zoom, zoomTo, hover, leave, click }) {
   const held = new Map();
   let moved = 0;
   const at = (event) => {

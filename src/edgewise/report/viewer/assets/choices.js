@@ -38,9 +38,10 @@ export function choices(element, view, update) {
   const metric = groups.map((name) =>
     button(name || "files", () => update(toMeasure(view, state, name)),
       { "data-metric": name, title: METRICS[name] && `${METRICS[name]}. Its circuits are ${SELECTED[name]}.` }));
-  const methods = view.rows.map((row) =>
-    button(row.label, () => update({ row: row.index }),
-      { "data-row": row.index, "data-method": row.method, class: "chip", title: titleOf(row) }));
+  const methods = view.rows.map((row) => button(row.label, () => update({ row: row.index }), {
+    "data-row": row.index, "data-method": row.method, class: "chip",
+    title: [row.label, row.parameters].filter(Boolean).join(": "),
+  }));
   const toggle = button("Difference", () => update(switched(view, state)),
     { id: "difference", class: "chip", title: "Show the differences between two circuits (d)" });
   const known = button("Known circuit", () => update({ truth: !state.truth }), {
@@ -85,20 +86,15 @@ export function choices(element, view, update) {
       if (now.other === null) return;
       write(shown, view.rows[now.row].label);
       shown.title = view.rows[now.row].label;
-      select.replaceChildren(...optionsOf(view, groups, here, now.row));
+      const option = (one) => el("option", { value: one.index, disabled: one.index === now.row }, one.label);
+      const group = (name) => el("optgroup", { label: name || "files" }, ...rowsOf(view, name).map(option));
+      const isFirst = (name) => (name === here ? 0 : 1);
+      select.replaceChildren(...(groups.length < 2 ? view.rows.map(option)
+        : groups.toSorted((one, two) => isFirst(one) - isFirst(two)).map(group)));
       select.value = String(now.other);
     },
   };
 }
-
-function optionsOf(view, groups, here, row) {
-  const option = (one) => el("option", { value: one.index, disabled: one.index === row }, one.label);
-  if (groups.length < 2) return view.rows.map(option);
-  return [here, ...groups.filter((name) => name !== here)].map((name) =>
-    el("optgroup", { label: name || "files" }, ...rowsOf(view, name).map(option)));
-}
-
-const titleOf = (row) => [row.label, row.parameters].filter(Boolean).join(": ");
 
 const TITLES = ["the query of a head", "the key of a head", "the value of a head", "an MLP", "the logits"];
 const SHOWN = ["letters", "sign", "least", "all", "span", "search", "parts", "colour", "other", "truth", "row"];
@@ -114,23 +110,18 @@ export function unfiltered(view) {
   return { letters, sign, least, all, span, search, parts };
 }
 
-const isFiltered = ({ letters, sign, least, all, span, search, parts }) =>
-  letters.includes(false) || sign !== "both" || least > 0 || all || span !== null || search !== "" || parts.length > 0;
-
 const swatch = (name) => el("span", { class: `swatch ${name}`, "aria-hidden": "true" });
 
 /** Fills `element` with the filters. */
-export function filters(element, view, update) {
+export function filtersPanel(element, view, update) {
   let state = null;
   const flip = (at) => update({ letters: state.letters.map((on, place) => (place === at ? !on : on)) });
-  const letters = LETTERS.map((name, at) => button("", () => flip(at),
+  const letters = LETTERS.map((name, at) => button([swatch(HUES[at]), name], () => flip(at),
     { class: "chip key", "data-letter": name, title: `Edges into ${TITLES[at]}` }));
-  letters.forEach((one, at) => one.append(swatch(HUES[at]), LETTERS[at]));
   const signs = [["both", "both"], ["positive", "+"], ["negative", "−"]].map(([name, words]) => {
     const title = name === "both" ? "Both signs" : `Only ${name} scores`;
-    const one = button("", () => update({ sign: name }), { "data-sign": name, title, "aria-label": title });
-    one.append(...(name === "both" ? [] : [swatch(name === "positive" ? "solid" : "dashed")]), words);
-    return one;
+    const line = name === "both" ? [] : [swatch(name === "positive" ? "solid" : "dashed")];
+    return button([...line, words], () => update({ sign: name }), { "data-sign": name, title, "aria-label": title });
   });
   const ways = [["reader", "input", "what the edge ends in"], ["sign", "sign", "the sign of the score"]];
   const colours = ways.map(([name, words, what]) =>
@@ -172,7 +163,7 @@ export function filters(element, view, update) {
       least.setAttribute("aria-valuetext", said.textContent);
       all.checked = now.all;
       span.value = now.span === null ? "" : String(now.span);
-      reset.hidden = !isFiltered(now);
+      reset.hidden = Object.entries(unfiltered(view)).every(([key, value]) => String(now[key]) === String(value));
       element.classList.toggle("plain", isCompared(now) || now.colour === "sign");
       element.classList.toggle("by-sign", !isCompared(now) && now.colour === "sign");
     },

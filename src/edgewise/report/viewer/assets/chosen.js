@@ -1,6 +1,6 @@
 // The selected node, the selected edge and the pinned nodes below the circuit, with buttons to remove them.
 
-import { button, el, icon } from "edgewise/dom.js";
+import { button, el, icon, whenChanged } from "edgewise/dom.js";
 import { calledIn } from "edgewise/notes.js";
 import { spansOf } from "edgewise/scene.js";
 import { number } from "edgewise/text.js";
@@ -21,10 +21,10 @@ export function chosen(element, view, update, pin) {
     return counts && node < sources ? [el("span", { class: "called" }, `${counts[size * sources + node]} neurons`)] : [];
   };
   const cut = (effect) => (effect ? [el("span", { class: "soft effect" }, `if cut, ${effect}`)] : []);
-  const nodeTag = ({ node, pins, notes, row, size }) => tag("node", name(node), ...called(node, notes),
-    ...neurons({ node, row, size }), ...cut(nodeEffect(view, { row, size }, node)),
-    button(pins.includes(node) ? "Unpin" : "Pin", () => pin(), { id: "pin", title: "Keep its edges visible (p)" }),
-    close(`Show all, not only ${name(node)}`, () => update({ node: null })));
+  const nodeTag = (state) => tag("node", name(state.node), ...called(state.node, state.notes),
+    ...neurons(state), ...cut(nodeEffect(view, state, state.node)),
+    button(state.pins.includes(state.node) ? "Unpin" : "Pin", () => pin(), { id: "pin", title: "Keep its edges visible (p)" }),
+    close(`Show all, not only ${name(state.node)}`, () => update({ node: null })));
   const edgeTag = (state) => tag("of-edge", view.edgeName(state.edge), ...(view.span ? [spanList(state)] : []),
     ...cut(edgeEffect(view, state, state.edge)),
     close("Choose no edge", () => update({ edge: null })));
@@ -37,16 +37,11 @@ export function chosen(element, view, update, pin) {
       })));
   const pinTag = (node, notes) => tag("pin", name(node), ...called(node, notes), close(`Unpin ${name(node)}`, () => pin(node)));
 
-  let last = null;
+  const keys = ({ node, edge, pins, notes, row, size }) => [node, edge, pins, notes, row, size];
   return {
-    render(state) {
-      const { node, edge, pins, notes } = state;
-      if (last && ["node", "edge", "pins", "notes", "row", "size"].every((key) => last[key] === state[key])) return;
-      last = state;
-      element.replaceChildren(
-        ...(node === null ? [] : [nodeTag(state)]),
-        ...(edge === null ? [] : [edgeTag(state)]),
-        ...pins.filter((one) => one !== node).map((one) => pinTag(one, notes)));
-    },
+    render: whenChanged(keys, (state) => element.replaceChildren(
+      ...(state.node === null ? [] : [nodeTag(state)]),
+      ...(state.edge === null ? [] : [edgeTag(state)]),
+      ...state.pins.filter((one) => one !== state.node).map((one) => pinTag(one, state.notes)))),
   };
 }

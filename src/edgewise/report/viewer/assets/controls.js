@@ -12,9 +12,6 @@ const ICONS = {
   full: ["M2 6V2h4", "M10 2h4v4", "M14 10v4h-4", "M6 14H2v-4"],
 };
 
-// A link to a local file works only on this computer.
-const ALSO = ". It works where this file lies at the same place: send it, too";
-
 const EMBEDDED = "The end of the link is copied: add it to the address of viewer.html";
 
 /** The page's keys, and what each does in words. */
@@ -58,8 +55,8 @@ export function actionsOf(document, view, { state, update, palette, say, loaded 
       }
       const copied = await copy(document, location.href.split("#")[0] + address);
       const done = "The link to exactly this picture is copied";
-      const also = location.protocol === "file:" ? ALSO : "";
-      say((copied ? done : "Copy the page's address: it describes this picture") + also);
+      say((copied ? done : "Copy the page's address: it describes this picture") +
+        (location.protocol === "file:" ? ". It works where this file lies at the same place: send it, too" : ""));
     },
     theme: () => update({ theme: isDark(state()) ? "light" : "dark" }),
     full: () => {

@@ -7,22 +7,16 @@ import { plain } from "edgewise/text.js";
 /** The view that a document holds: reads, inflates and decodes its two blocks. */
 export async function load(document) {
   const about = JSON.parse(document.getElementById("about").textContent);
-  const packed = bytesOf(document.getElementById("arrays").textContent.trim());
+  const text = atob(document.getElementById("arrays").textContent.trim());
+  const packed = new Uint8Array(text.length);
+  for (let at = 0; at < text.length; at++) packed[at] = text.charCodeAt(at);
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
   const view = decode(about, new Uint8Array(await new Response(stream).arrayBuffer()));
   return { ...view, notes: notesOf(view.graph, JSON.parse(document.getElementById("notes").textContent)) };
 }
 
-function bytesOf(base64) {
-  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(base64);
-  const text = atob(base64);
-  const bytes = new Uint8Array(text.length);
-  for (let at = 0; at < text.length; at++) bytes[at] = text.charCodeAt(at);
-  return bytes;
-}
-
 /** A view from its JSON and the bytes of its arrays. */
-export function decode(about, bytes) {
+function decode(about, bytes) {
   const array = reader(about.arrays, bytes);
   const graph = graphOf({ ...about.graph, spans: (about.graph.spans ?? []).map(plain) });
   const source = array("source");

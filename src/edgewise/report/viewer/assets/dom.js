@@ -12,10 +12,9 @@ export function el(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** A button with words or an icon, and what it does. */
-export function button(words, act, attributes = {}) {
-  return el("button", { type: "button", onclick: act, ...attributes }, words);
-}
+/** A button with words, an icon or an array of these, and what it does. */
+export const button = (content, act, attributes = {}) =>
+  el("button", { type: "button", onclick: act, ...attributes }, ...[content].flat());
 
 /** Writes text only where it changed, so that nothing is laid out again for nothing. */
 export function write(element, text) {

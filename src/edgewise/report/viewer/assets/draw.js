@@ -16,7 +16,9 @@ export function paletteOf(element) {
 /** The fill of a cell, and the colour of the words on it. */
 export function cellColours(palette, cell) {
   if (!cell.inside) return { fill: palette["cell-out"], ink: palette.faint, edge: palette.line };
-  const fill = mixed(palette["cell-low"], palette["cell-high"], 0.1 + 0.9 * Math.sqrt(cell.share));
+  const [low, high] = [parts(palette["cell-low"]), parts(palette["cell-high"])];
+  const share = 0.1 + 0.9 * Math.sqrt(cell.share);
+  const fill = low.map((value, at) => Math.round(value + share * (high[at] - value)));
   // Of black and white, one has a contrast of 4.5 to whatever grey.
   const clearer = contrast(fill, parts("#ffffff")) > contrast(fill, parts("#000000")) ? "#ffffff" : "#000000";
   return { fill: `rgb(${fill})`, ink: cell.dimmed ? palette.soft : clearer, edge: palette["strong-line"] };
@@ -32,11 +34,6 @@ function contrast(a, b) {
 
 const parts = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 
-function mixed(low, high, share) {
-  const [a, b] = [parts(low), parts(high)];
-  return a.map((value, at) => Math.round(value + share * (b[at] - value)));
-}
-
 /** How a line of this width is broken: dashes of a negative edge, dashes and dots of a superfluous one, dots of one outside
  * the circuit; [] if it isn't. */
 export const dashOf = ({ dashed, dotted, superfluous }, width) =>
@@ -49,15 +46,33 @@ export function drawScene(canvas, { layout, lines, cells, names, notes, palette,
   context.clearRect(0, 0, canvas.width, canvas.height);
   place(context, layout, zoom, ratio);
   context.lineCap = "butt";
-  const box = visible(layout, zoom);
-  const thin = 1 / Math.sqrt(zoom.k);
-  for (const alike of groupsOf(lines.filter(({ curve }) => meets(curve, box))))
-    strokeLines(context, alike, palette, thin, chosenEdge !== null && alike[0].edge !== chosenEdge);
-  const chosen = lines.find((line) => line.edge === chosenEdge);
-  if (chosen) strokeLines(context, [{ ...chosen, alpha: 1, width: chosen.width + 1.5 }], palette, thin, false);
+  const { x, y, k } = zoom;
+  const [left, right] = [(x - 0.5 / k) * layout.width, (x + 0.5 / k) * layout.width];
+  const [top, bottom] = [(y - 0.5 / k) * layout.height, (y + 0.5 / k) * layout.height];
+  const isVisible = ({ curve: [x0, y0, ax, , bx, , x1, y1] }) =>
+    y0 >= top && y1 <= bottom && Math.max(x0, x1, ax, bx) >= left && Math.min(x0, x1, ax, bx) <= right;
+  const thin = 1 / Math.sqrt(k);
+  for (const alike of groupsOf(lines.filter(isVisible)))
+    strokeLines(context, alike, palette, thin);
   drawCells(context, layout, cells, names, palette, zoom, chosenEdge !== null);
-  drawRows(context, layout, palette, zoom);
-  for (const { node } of notes) drawName(context, nameTag(layout, node, calledIn(notes, node), zoom.k), palette, zoom);
+  const rowSize = Math.min(11, 0.5 * layout.step) / Math.sqrt(k);
+  context.font = `${rowSize}px system-ui, sans-serif`;
+  context.textAlign = "right";
+  context.fillStyle = palette.soft;
+  const rows = rowSize * k < LEAST_TEXT ? [] : layout.rows;
+  for (const row of rows) context.fillText(`L${row.layer}`, layout.left - 8, row.y);
+  context.textAlign = "center";
+  context.textBaseline = "alphabetic";
+  context.lineJoin = "round";
+  context.lineWidth = 3 / k;
+  for (const { node } of notes) {
+    const tag = nameTag(layout, node, calledIn(notes, node), k);
+    context.font = `600 ${tag.size}px system-ui, sans-serif`;
+    context.strokeStyle = palette.card;
+    context.strokeText(tag.words, tag.x, tag.y);
+    context.fillStyle = palette.accent;
+    context.fillText(tag.words, tag.x, tag.y);
+  }
 }
 
 /** Where the reader's name of a node is written, above its cell and no wider than its column: {x, y, words, size}. */
@@ -68,18 +83,6 @@ export function nameTag(layout, node, called, zoom = 1) {
   const most = Math.max(3, Math.floor(Math.max(w, 0.98 * layout.column) / (0.58 * size)));
   const words = letters.length <= most ? called : `${letters.slice(0, most - 1).join("").trim()}…`;
   return { x, y: y - h / 2 - 0.3 * size, words, size };
-}
-
-function drawName(context, { x, y, words, size }, palette, { k }) {
-  context.font = `600 ${size}px system-ui, sans-serif`;
-  context.textAlign = "center";
-  context.textBaseline = "alphabetic";
-  context.lineJoin = "round";
-  context.lineWidth = 3 / k;
-  context.strokeStyle = palette.card;
-  context.strokeText(words, x, y);
-  context.fillStyle = palette.accent;
-  context.fillText(words, x, y);
 }
 
 // This many of the strongest lines are drawn one by one, each over the weaker ones.
@@ -100,9 +103,9 @@ function groupsOf(lines) {
 }
 
 /** Strokes lines that look like the first of them. */
-function strokeLines(context, lines, palette, thin, dimmed) {
+function strokeLines(context, lines, palette, thin) {
   const { alpha, colour, width } = lines[0];
-  context.globalAlpha = dimmed ? DIMMED * alpha : alpha;
+  context.globalAlpha = alpha;
   context.strokeStyle = palette[colour];
   context.lineWidth = width * thin;
   context.setLineDash(dashOf(lines[0], width * thin));
@@ -120,17 +123,6 @@ function place(context, layout, { x, y, k }, ratio) {
   const top = ratio * layout.height * (0.5 - y * k);
   context.setTransform(scale, 0, 0, scale, left, top);
 }
-
-const visible = ({ width, height }, { x, y, k }) => ({
-  left: (x - 0.5 / k) * width, right: (x + 0.5 / k) * width,
-  top: (y - 0.5 / k) * height, bottom: (y + 0.5 / k) * height,
-});
-
-const meets = ([x0, y0, ax, , bx, , x1, y1], box) =>
-  y0 >= box.top && y1 <= box.bottom && Math.max(x0, x1, ax, bx) >= box.left && Math.min(x0, x1, ax, bx) <= box.right;
-
-/** How opaque lines are while another edge is chosen. */
-export const DIMMED = 0.35;
 
 /** How opaque a cell's ground and its colour are. Lines pass behind cells, and shine through those that are outside the
  * circuit or have none of the shown edges. */
@@ -194,15 +186,6 @@ export function labelOf({ w, h, kind }, name, longest, zoom = 1) {
 export const longestName = (names) =>
   names.reduce((most, name) => (name.startsWith("a") ? Math.max(most, name.length) : most), 0);
 
-function drawRows(context, layout, palette, zoom) {
-  const size = Math.min(11, 0.5 * layout.step) / Math.sqrt(zoom.k);
-  if (size * zoom.k < 6) return;
-  context.font = `${size}px system-ui, sans-serif`;
-  context.textAlign = "right";
-  context.fillStyle = palette.soft;
-  for (const row of layout.rows) context.fillText(`L${row.layer}`, layout.left - 8, row.y);
-}
-
 /** Draws what the pointer is on: a line with its two cells, or a cell. */
 export function drawHover(canvas, { layout, palette, zoom, ratio, line, nodes }) {
   const context = canvas.getContext("2d");
@@ -213,8 +196,8 @@ export function drawHover(canvas, { layout, palette, zoom, ratio, line, nodes })
   const thin = 1 / Math.sqrt(zoom.k);
   if (line) {
     const halo = { ...line, colour: "card", dashed: false, dotted: false, superfluous: false, alpha: 0.9, width: line.width + 5 };
-    strokeLines(context, [halo], palette, thin, false);
-    strokeLines(context, [{ ...line, alpha: 1, width: line.width + 2 }], palette, thin, false);
+    strokeLines(context, [halo], palette, thin);
+    strokeLines(context, [{ ...line, alpha: 1, width: line.width + 2 }], palette, thin);
   }
   context.setLineDash([]);
   context.globalAlpha = 1;

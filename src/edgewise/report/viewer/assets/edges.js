@@ -29,15 +29,7 @@ export function edgesPanel(element, view, update, hover) {
     const words = [`${rank}. ${facts.name}`, called, facts.scored ? `score ${between(facts.mean, facts.low, facts.high)}` : "",
       `sign ${stabilityWords(facts.stable)}`, `in ${facts.present} of ${facts.sizes} sizes`, where,
       effect && `if cut, ${effect}`];
-    const one = button("", () => update({ edge: state.edge === edge ? null : edge }), {
-      class: `edge${kind === OUTSIDE ? " outside" : ""}`, "data-edge": facts.name,
-      "aria-pressed": String(state.edge === edge), "aria-label": words.filter(Boolean).join(", "),
-      title: words.slice(1).filter(Boolean).join("; "),
-      onpointerenter: () => hover(edge), onpointerleave: () => hover(null),
-      onfocus: () => hover(edge), onblur: () => hover(null),
-    });
-    one.style.setProperty("--share", `${(100 * share).toFixed(1)}%`);
-    one.append(
+    const content = [
       el("span", { class: "rank" }, String(rank)),
       swatchOf(state, kind, letter, facts.mean < 0),
       el("span", { class: "name" }, facts.name, called ? el("span", { class: "called" }, ` ${called}`) : null),
@@ -45,8 +37,15 @@ export function edgesPanel(element, view, update, hover) {
       test ? el("span", { class: "interval effect" }, `${number(test.loss, 2)}${test.superfluous ? " superfluous" : ""}`)
         : el("span", { class: "interval" }, interval),
       el("span", { class: `stable${facts.stable === false ? " not" : ""}` }, MARKS.get(facts.stable)),
-      el("span", { class: "sizes" }, facts.sizes > 1 ? `${facts.present}/${facts.sizes}` : ""));
-    return one;
+      el("span", { class: "sizes" }, facts.sizes > 1 ? `${facts.present}/${facts.sizes}` : ""),
+    ];
+    return button(content, () => update({ edge: state.edge === edge ? null : edge }), {
+      class: `edge${kind === OUTSIDE ? " outside" : ""}`, "data-edge": facts.name,
+      "aria-pressed": String(state.edge === edge), "aria-label": words.filter(Boolean).join(", "),
+      title: words.slice(1).filter(Boolean).join("; "),
+      onpointerenter: () => hover(edge), onpointerleave: () => hover(null),
+      onfocus: () => hover(edge), onblur: () => hover(null), style: `--share: ${(100 * share).toFixed(1)}%`,
+    });
   };
 
   const list = (id, title, items, most, row = view.rows[state.row]) => {
@@ -54,7 +53,8 @@ export function edgesPanel(element, view, update, hover) {
     const more = items.length - limit;
     return el("section", { class: "list", id: `list-${id}` },
       el("h3", {}, title, " ", el("span", { class: "soft" }, `(${count(items.length)})`)),
-      items.length ? head(view.runs[row.run], row, row.index === state.row && testsOf(view, row, state.size)) : el("p", { class: "note" }, "none"),
+      items.length ? head(view.runs[row.run], row, row.index === state.row && testsOf(view, row, state.size))
+        : el("p", { class: "note" }, "none"),
       el("div", { class: "rows" }, ...rows(items.slice(0, limit))),
       more <= 0 ? null
         : button(`Show ${count(Math.min(MORE, more))} more`, () => grow(id, limit + MORE), { class: "link" }));
@@ -99,12 +99,12 @@ export function edgesPanel(element, view, update, hover) {
     ...parts.map(([id, title, items]) => {
       const on = now.parts.includes(id);
       const flipped = PARTS.filter((part) => now.parts.includes(part) !== (part === id));
-      const one = button("", () => update({ parts: flipped.length < PARTS.length ? flipped : [] }), {
+      const content = [el("span", { class: `swatch ${now.truth ? TRUTHS[PART_OF[id]] : id}` }),
+        `${title} (${count(items.length)})`];
+      return button(content, () => update({ parts: flipped.length < PARTS.length ? flipped : [] }), {
         class: "chip small", "data-part": id, "aria-pressed": String(on),
         title: on ? "Don't choose these" : "Draw and list these alone",
       });
-      one.append(el("span", { class: `swatch ${now.truth ? TRUTHS[PART_OF[id]] : id}` }), `${title} (${count(items.length)})`);
-      return one;
     }));
 
   const render = (now, scene) => {
@@ -128,10 +128,11 @@ export function edgesPanel(element, view, update, hover) {
 /** Says that two circuits are the same, and at which sizes they differ, as buttons that show those sizes. */
 function sameNote(view, { row, size, other }, update) {
   const { sizes } = view.rows[row];
+  const part = view.graph.held < view.graph.edges ? ", as far as this page has their edges" : "";
   const links = differingSizes(view, row, other).flatMap((at, place) => [
     place ? ", " : "", button(percent(sizes[at].share), () => update({ size: at }), { class: "link", "data-size": at })]);
   return el("p", { class: "note", id: "same-circuits" },
-    `Both circuits have the same edges at ${percent(sizes[size].share)}. `,
+    `Both circuits have the same edges at ${percent(sizes[size].share)}${part}. `,
     ...(links.length ? ["They differ at ", ...links, "."] : ["They are the same at every size."]));
 }
 
@@ -170,11 +171,9 @@ function strongestNodes(view, state, { row, total, degree }, update) {
     const cut = effect ? `; if cut, ${effect}` : "";
     const size = scored ? `total score ${number(total[node])}` : counted(degree[node], "edge");
     const title = degree[node] ? size + cut : "not in this circuit";
-    const data = { class: "chip small", "data-node": view.graph.nodes[node], title };
-    const one = button(view.graph.nodes[node], () => update({ node }), data);
-    const called = calledIn(state.notes, node);
-    if (called) one.append(el("span", { class: "called" }, ` ${called}`));
-    return one;
+    const [name, called] = [view.graph.nodes[node], calledIn(state.notes, node)];
+    const content = [name, ...(called ? [el("span", { class: "called" }, ` ${called}`)] : [])];
+    return button(content, () => update({ node }), { class: "chip small", "data-node": name, title });
   };
   return el("section", { class: "list", id: "list-nodes" },
     el("h3", {}, "Strongest heads and MLPs"),

@@ -1,6 +1,6 @@
 // Files that the page saves: the picture as SVG and PNG, and the page itself with the reader's names and notes.
 
-import { cellColours, cellOpacity, dashOf, DIMMED, labelOf, longestName, nameTag } from "edgewise/draw.js";
+import { cellColours, cellOpacity, dashOf, labelOf, longestName, nameTag } from "edgewise/draw.js";
 import { layoutOf } from "edgewise/graph.js";
 import { calledIn, triplesOf } from "edgewise/notes.js";
 import { cellsOf, circuitsOf, HERE, linesOf, otherOf, SHARED, shownEdges, THERE, TRUTHS } from "edgewise/scene.js";
@@ -78,9 +78,15 @@ export function svgOf(view, state, palette) {
     text(20, 34, title, { "font-size": TITLE, "font-weight": 600, fill: palette.ink }),
     ...about.map((words, at) => text(20, 60 + LINE * at, words, { "font-size": TYPE, fill: palette.soft })),
     tag("g", { transform: `translate(0 ${head})` }, [
-      ...drawnLines(lines, state.edge).map((line) => lineOf(view, line, palette)),
+      ...lines.map((line) => lineOf(view, line, palette)),
       ...cells.map((cell) => cellOf(layout.cells[cell.node], cell, graph.nodes, palette, state.edge !== null)),
-      ...state.notes.map(({ node }) => nameOf(layout, node, state.notes, palette)),
+      ...state.notes.map(({ node }) => {
+        const { x, y, words, size } = nameTag(layout, node, calledIn(state.notes, node));
+        return text(x, y, words, {
+          "font-size": round(size), "text-anchor": "middle", "font-weight": 600, fill: palette.accent,
+          stroke: palette.card, "stroke-width": 3, "stroke-linejoin": "round", "paint-order": "stroke",
+        });
+      }),
       ...layout.rows.map((row) => text(layout.left - 8, row.y + 4, `L${row.layer}`, side)),
     ].join("\n")),
     tag("g", { transform: `translate(20 ${head + height + 22})`, "font-size": LEGEND, fill: palette.soft }, legend.svg),
@@ -90,14 +96,6 @@ export function svgOf(view, state, palette) {
     xmlns: "http://www.w3.org/2000/svg", width, height: tall, viewBox: `0 0 ${width} ${tall}`, "font-family": FONT,
   };
   return `<?xml version="1.0" encoding="UTF-8"?>\n${tag("svg", all, parts.join("\n"))}\n`;
-}
-
-/** Lines as the screen draws them: the chosen edge stands out, last, over faint others. */
-function drawnLines(lines, edge) {
-  const chosen = lines.filter((line) => line.edge === edge);
-  if (!chosen.length) return lines;
-  const others = lines.filter((line) => line.edge !== edge).map((line) => ({ ...line, alpha: DIMMED * line.alpha }));
-  return [...others, ...chosen.map((line) => ({ ...line, alpha: 1, width: line.width + 1.5 }))];
 }
 
 function lineOf(view, line, palette) {
@@ -127,15 +125,6 @@ function cellOf({ x, y, w, h, kind }, cell, names, palette, quiet) {
   });
   const ground = tag("rect", { ...place, fill: palette.card, "fill-opacity": round(behind) });
   return tag("g", {}, ground + tag("rect", box) + (label ? words() : ""));
-}
-
-/** The reader's name of a node, above its cell. */
-function nameOf(layout, node, notes, palette) {
-  const { x, y, words, size } = nameTag(layout, node, calledIn(notes, node));
-  return text(x, y, words, {
-    "font-size": round(size), "text-anchor": "middle", "font-weight": 600, fill: palette.accent,
-    stroke: palette.card, "stroke-width": 3, "stroke-linejoin": "round", "paint-order": "stroke",
-  });
 }
 
 /** The legend in lines that fit a width, as {svg, height}. */

@@ -3,12 +3,12 @@
 import { aboutPanel } from "edgewise/about.js";
 import { attentionPanel } from "edgewise/attention.js";
 import { board } from "edgewise/board.js";
-import { choices, filters } from "edgewise/choices.js";
+import { choices, filtersPanel } from "edgewise/choices.js";
 import { chosen } from "edgewise/chosen.js";
 import { actionsOf, controls, help, isDark, listenKeys } from "edgewise/controls.js";
 import { curvePanel } from "edgewise/curve.js";
 import { load } from "edgewise/data.js";
-import { button } from "edgewise/dom.js";
+import { button, whenChanged } from "edgewise/dom.js";
 import { edgesPanel } from "edgewise/edges.js";
 import { examplesPanel } from "edgewise/examples.js";
 import { notesPanel } from "edgewise/notes.js";
@@ -50,26 +50,35 @@ function show(document, view, loaded) {
     });
   };
 
-  describe(document, view);
+  const { layers, heads, edges: n, held, unit, spans } = view.graph;
+  at("title").textContent = view.about.title;
+  at("subtitle").textContent = `${counted(layers, "layer")} × ${counted(heads, "head")} · ${counted(n, unit)}` +
+    (held < n ? `, of which this page has ${count(held)}` : "") +
+    (spans.length ? `: edges at ${counted(spans.length, "span")} of tokens` : "");
   help(at("help"));
   const stage = board(document, view, update, () => state);
   const say = sayIn(at("said"));
   const act = actionsOf(document, view, { state: () => state, update, palette: stage.palette, say, loaded });
   const find = search(at("find"), view, update);
-  const sceneNow = remembered(
-    (now) => [now.row, now.size, now.other, now.truth, now.all], (now) => circuitsOf(view, now),
-    (now) => [now.node, now.pins, now.search, now.notes, now.letters, now.sign, now.least, now.span, now.parts], (now, circuits) => {
-      const matching = matchingEdges(view, now, circuits);
-      const shown = ofParts(matching, now.parts);
-      return { circuits, matching, shown, cells: cellsOf(view, now, circuits, shown) };
-    });
+  // Scenes are made again only where what they depend on changed.
+  let circuits = null, scene = null;
+  const findCircuits = whenChanged((now) => [now.row, now.size, now.other, now.truth, now.all], (now) => {
+    circuits = circuitsOf(view, now);
+  });
+  const filters = ["node", "pins", "search", "notes", "letters", "sign", "least", "span", "parts"];
+  const findScene = whenChanged((now) => [circuits, ...filters.map((name) => now[name])], (now) => {
+    const matching = matchingEdges(view, now, circuits);
+    const shown = ofParts(matching, now.parts);
+    scene = { circuits, matching, shown, cells: cellsOf(view, now, circuits, shown) };
+  });
   const edges = edgesPanel(at("edge-lists"), view, update, stage.point);
   const panels = [
-    choices(at("choices"), view, update), filters(at("filters"), view, update), find,
+    choices(at("choices"), view, update), filtersPanel(at("filters"), view, update), find,
     controls(document, act), chosen(at("chosen"), view, update, act.pin), tabs(document, update),
-    curvePanel(at("curve"), view, update), notesPanel(at("node-notes"), view, update), examplesPanel(at("panel-examples"), view, update),
-    attentionPanel(at("panel-attention"), view, update), aboutPanel(at("panel-about"), view, update),
+    curvePanel(at("curve"), view, update), notesPanel(at("node-notes"), view, update),
+    examplesPanel(at("panel-examples"), view, update), attentionPanel(at("panel-attention"), view, update),
   ];
+  aboutPanel(at("panel-about"), view);
 
   let listing = 0;
   const render = () => {
@@ -78,7 +87,8 @@ function show(document, view, loaded) {
       root.dataset.theme = theme;
       stage.recolour();
     }
-    const scene = sceneNow(state);
+    findCircuits(state);
+    findScene(state);
     panels.forEach((panel) => panel.render(state));
     // Last, as the board takes the room that the others leave.
     stage.render(state, scene);
@@ -100,28 +110,6 @@ function show(document, view, loaded) {
   });
   render();
   root.dataset.ready = performance.now().toFixed(1);
-}
-
-function describe(document, view) {
-  const { layers, heads, edges, held, unit, spans } = view.graph;
-  document.getElementById("title").textContent = view.about.title;
-  const part = held < edges ? `, of which this page has ${count(held)}` : "";
-  const shape = `${counted(layers, "layer")} × ${counted(heads, "head")}`;
-  document.getElementById("subtitle").textContent = `${shape} · ${counted(edges, unit)}${part}` +
-    (spans.length ? `: edges at ${counted(spans.length, "span")} of tokens` : "");
-}
-
-/** Scenes are made again only where what they depend on changed. */
-function remembered(firstKeys, first, keys, second) {
-  let before = null, after = null, circuits = null, scene = null;
-  const same = (a, b) => a !== null && a.every((value, place) => value === b[place]);
-  return (state) => {
-    const now = firstKeys(state);
-    if (!same(before, now)) [before, circuits, after] = [now, first(state), null];
-    const then = keys(state);
-    if (!same(after, then)) [after, scene] = [then, second(state, circuits)];
-    return scene;
-  };
 }
 
 let pending = 0;
@@ -152,8 +140,12 @@ export function tabs(document, update) {
   const list = document.getElementById("tabs");
   const choose = (name) => {
     update({ tab: name });
-    // The page draws the change in the same frame, before this.
-    requestAnimationFrame(() => reveal(document.getElementById(`panel-${name}`)));
+    // The page draws the change in the same frame, before this: scroll to a panel outside the window or near its end.
+    requestAnimationFrame(() => {
+      const panel = document.getElementById(`panel-${name}`);
+      const { top } = panel.getBoundingClientRect();
+      if (top < 0 || top > 0.7 * innerHeight) panel.scrollIntoView({ block: "start" });
+    });
   };
   const buttons = TABS.map((name) => button(name[0].toUpperCase() + name.slice(1), () => choose(name),
     { id: `tab-${name}`, role: "tab", "aria-controls": `panel-${name}`, "data-tab": name }));
@@ -165,23 +157,14 @@ export function tabs(document, update) {
     buttons[next].focus();
     choose(TABS[next]);
   });
-  let shown = null;
   return {
-    render({ tab }) {
-      if (tab === shown) return;
-      shown = tab;
+    render: whenChanged(({ tab }) => [tab], ({ tab }) => {
       document.getElementById("side").dataset.tab = tab;
       for (const [place, name] of TABS.entries()) {
         buttons[place].setAttribute("aria-selected", String(name === tab));
         buttons[place].tabIndex = name === tab ? 0 : -1;
         document.getElementById(`panel-${name}`).hidden = name !== tab;
       }
-    },
+    }),
   };
-}
-
-/** Scrolls to a panel that begins outside the window or near its end. */
-function reveal(panel) {
-  const { top } = panel.getBoundingClientRect();
-  if (top < 0 || top > 0.7 * innerHeight) panel.scrollIntoView({ block: "start" });
 }

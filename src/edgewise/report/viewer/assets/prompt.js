@@ -52,7 +52,7 @@ function tokenPairs({ clean, corrupted, spans }, names, marks) {
     const side = (tokens, name) => tokenOf(tokens[place] ?? "", { class: `token ${name}`, "data-side": name });
     const kinds = ["pair"];
     if (clean[place] !== corrupted[place]) kinds.push("differ");
-    if (marks?.at === spans[place]) kinds.push("acts");
+    if (marks && marks.at === spans[place]) kinds.push("acts");
     else if (marks?.also.includes(spans[place])) kinds.push("acts-too");
     const span = marks ? { title: names[spans[place]], "data-span": names[spans[place]] } : {};
     return el("span", { class: kinds.join(" "), "data-position": place, ...span },

@@ -9,6 +9,8 @@ const MOST_DASHED = 300;
 // What an edge is to the circuits that are shown.
 export const IN = 0, HERE = 1, THERE = 2, SHARED = 3, OUTSIDE = 4;
 const NONE = 255;
+// How opaque lines are while another edge is chosen.
+const DIMMED = 0.35;
 
 const orders = new WeakMap();
 
@@ -111,15 +113,8 @@ export function matchingEdges(view, state, circuits) {
     return found;
   };
   const here = list(row, [1, 1, 0, 1, 1]);
-  return other === null ? here : merged(here, list(other.row, [0, 0, 1, 0, 0]));
-}
-
-function merged(a, b) {
-  const found = [];
-  let i = 0, j = 0;
-  while (i < a.length || j < b.length)
-    found.push(j >= b.length || (i < a.length && a[i].share >= b[j].share) ? a[i++] : b[j++]);
-  return found;
+  // The sort is stable: of equal shares, edges of the shown circuit come first.
+  return other === null ? here : [...here, ...list(other.row, [0, 0, 1, 0, 0])].sort((a, b) => b.share - a.share);
 }
 
 /** Whether an edge passes the filters and the choice of a node, as a function of (edge, score, share). */
@@ -190,9 +185,14 @@ export function linesOf(view, state, circuits, shown, layout, most = MOST_LINES)
     width: widthOf(lookOf(state, kind), share),
     alpha: alphaOf(lookOf(state, kind), share, base) * (chosen && !pinned ? 0.3 : 1),
   }));
-  const faint = ({ kind }) => (kind === SHARED || kind === OUTSIDE ? 0 : 1);
-  // Faint lines below, then by strength; the sort is stable.
-  return { lines: lines.reverse().sort((a, b) => faint(a) - faint(b)), left: shown.length - few.length };
+  // Faint lines below, then by strength, and the chosen edge over faint others; the sort is stable.
+  const height = ({ edge, kind }) => (edge === state.edge ? 2 : kind === SHARED || kind === OUTSIDE ? 0 : 1);
+  lines.reverse().sort((a, b) => height(a) - height(b));
+  for (const line of state.edge === null ? [] : lines) {
+    if (line.edge === state.edge) [line.alpha, line.width] = [1, line.width + 1.5];
+    else line.alpha *= DIMMED;
+  }
+  return { lines, left: shown.length - few.length };
 }
 
 /** The chosen edge, though no filter or circuit has it. */

@@ -79,7 +79,8 @@ export function search(element, view, update) {
   const option = (one, at) => {
     const row = view.rows[state.row];
     const edge = one.edge !== undefined;
-    const words = !edge ? calledIn(state.notes, one.node) || "node" : row.has(state.size, one.edge) ? number(row.scores[one.edge]) : "not in this circuit";
+    const words = !edge ? calledIn(state.notes, one.node) || "node"
+      : row.has(state.size, one.edge) ? number(row.scores[one.edge]) : "not in this circuit";
     const take = (event) => {
       event.preventDefault();
       pick(one);

@@ -97,7 +97,14 @@ export function toAddress(view, state) {
   if (state.node !== null) words.set("node", view.graph.nodes[state.node]);
   if (state.edge !== null) words.set("edge", view.edgeName(state.edge));
   if (state.pins.length) words.set("pins", state.pins.map((node) => view.graph.nodes[node]).join(" "));
-  addNotes(words, view, state.notes, first.notes);
+  const triples = triplesOf(view.graph, state.notes);
+  if (JSON.stringify(triples) !== JSON.stringify(triplesOf(view.graph, first.notes))) { // unlike those of the file
+    if (!triples.length) words.set("name", "");
+    for (const [node, name, note] of triples) {
+      if (name) words.append("name", `${node} ${name}`);
+      if (note) words.append("note", `${node} ${note}`);
+    }
+  }
   add("search", state.search, "");
   const into = LETTERS.filter((_, at) => state.letters[at]);
   if (into.length < LETTERS.length) words.set("into", into.join(" ") || "none");
@@ -115,17 +122,6 @@ export function toAddress(view, state) {
   if (k !== 1 || x !== 0.5 || y !== 0.5) words.set("zoom", [k, x, y].map(short).join(" "));
   const address = words.toString();
   return address && `#${address}`;
-}
-
-/** Adds names and notes unless they are those of the file. */
-function addNotes(words, view, notes, plain) {
-  const triples = triplesOf(view.graph, notes);
-  if (JSON.stringify(triples) === JSON.stringify(triplesOf(view.graph, plain))) return;
-  if (!triples.length) words.set("name", "");
-  for (const [node, name, note] of triples) {
-    if (name) words.append("name", `${node} ${name}`);
-    if (note) words.append("note", `${node} ${note}`);
-  }
 }
 
 function notesIn(words, view, plain) {
@@ -157,9 +153,12 @@ export function fromAddress(view, hash) {
   const into = words.get("into")?.split(" ");
   const [k, x, y] = (words.get("zoom") ?? "").split(" ");
   const head = node("head");
+  const share = bounded(words.get("size"), 0, 1);
+  const far = (size) => Math.abs(size.share - share);
   return Object.freeze({
     ...first, row,
-    size: sizeNear(here, words.get("size")) ?? sameSize(view, first.row, first.size, row),
+    size: share === null ? sameSize(view, first.row, first.size, row)
+      : here.sizes.reduce((best, size, at) => (far(size) < far(here.sizes[best]) ? at : best), 0),
     other, truth,
     parts: isCompared({ other, truth }) ? PARTS.filter((part) => words.get("parts")?.split(" ").includes(part)) : [],
     node: node("node"),
@@ -192,13 +191,6 @@ function bounded(text, least, most) {
 function rowNamed(view, label, measure, near) {
   const rows = rowsOf(view, measuresOf(view).includes(measure) ? measure : near.measure);
   return rows.find((row) => row.label === label || row.method === label)?.index ?? (label === null ? near.index : null);
-}
-
-function sizeNear(row, text) {
-  const share = bounded(text, 0, 1);
-  if (share === null) return null;
-  const far = (at) => Math.abs(row.sizes[at].share - share);
-  return row.sizes.reduce((best, _, at) => (far(at) < far(best) ? at : best), 0);
 }
 
 /** The edge of a name, or null. */

@@ -43,12 +43,6 @@ export function edgeFacts(view, row, edge) {
 export const stabilityWords = (stable) =>
   stable === null ? "not resampled" : stable ? "stable: every resample agrees" : "unstable: changes between resamples";
 
-/** The spans of tokens at which an edge acts in the circuit, with scores. */
-function spanWords(view, row, size, edge) {
-  const found = spansOf(view, row, size, edge).filter((one) => one.inside);
-  return found.map(({ span, score }) => `${span} ${number(score)}`).join(", ") || "no span of this circuit";
-}
-
 /** What the tests say of an edge of the shown circuit: {loss, superfluous}; null if there are no tests of it. */
 export function edgeTest(view, { row, size }, edge) {
   const tests = view.rows[row].has(size, edge) ? testsOf(view, view.rows[row], size) : null;
@@ -73,26 +67,34 @@ function edgeTip(view, state, line) {
   const row = rowOfKind(view, state, line.kind);
   const facts = edgeFacts(view, row, line.edge);
   const reader = LETTERS[view.letter[line.edge]];
-  const lines = [
+  const [effect, circuit] = [edgeEffect(view, state, line.edge), kindWords(view, state, line.kind)];
+  const called = edgeCalled(view, state.notes, line.edge);
+  const spans = (view.span ? spansOf(view, row, state.size, line.edge) : [])
+    .filter((one) => one.inside).map(({ span, score }) => `${span} ${number(score)}`);
+  return [facts.name, [
+    called ? ["named", called] : null,
     ["score", facts.scored ? between(facts.mean, facts.low, facts.high) : "the file has none"],
     facts.learned ? ["chosen by", `${number(facts.value)} (learned)`] : null,
     facts.scored ? ["sign", `${facts.mean < 0 ? "negative" : "positive"}, ${stabilityWords(facts.stable)}`] : null,
-    edgeEffect(view, state, line.edge) ? ["if cut", edgeEffect(view, state, line.edge)] : null,
+    effect ? ["if cut", effect] : null,
     ["into", reader.length === 1 ? `${{ q: "query", k: "key", v: "value" }[reader]} (${reader})` : reader],
-    view.span ? ["acts at", spanWords(view, row, state.size, line.edge)] : null,
+    view.span ? ["acts at", spans.join(", ") || "no span of this circuit"] : null,
     facts.sizes > 1 ? ["present", `in ${facts.present} of ${facts.sizes} sizes of ${row.label}`] : null,
-    kindWords(view, state, line.kind) ? ["circuit", kindWords(view, state, line.kind)] : null,
-  ];
-  const called = edgeCalled(view, state.notes, line.edge);
-  return [facts.name, [...(called ? [["named", called]] : []), ...lines]];
+    circuit ? ["circuit", circuit] : null,
+  ]];
 }
 
-function nodeTip(view, state, node, degrees) {
+function nodeTip(view, state, node, circuits) {
   const { kind, layer, head } = view.graph.place(node);
   const what = {
     input: "the embedding", logits: "the output", head: `head ${head} of layer ${layer}`, mlp: `MLP of layer ${layer}`,
   };
-  const { into, out, total } = degrees;
+  let into = 0, out = 0;
+  for (let edge = 0; edge < view.n; edge++) {
+    if (circuits.kind[edge] > SHARED) continue; // outside the circuits
+    into += view.head[edge] === node;
+    out += view.source[edge] === node;
+  }
   const effect = into + out ? nodeEffect(view, state, node) : "";
   const own = state.notes.find((one) => one.node === node);
   return [view.graph.nodes[node], [
@@ -100,7 +102,7 @@ function nodeTip(view, state, node, degrees) {
     own?.note ? ["note", own.note] : null,
     ["is", what[kind]],
     ["edges", `${count(into)} in, ${count(out)} out`],
-    ["total", into + out ? `${number(total)}, the sum of the strengths of its edges` : "not in this circuit"],
+    ["total", into + out ? `${number(circuits.total[node])}, the sum of the strengths of its edges` : "not in this circuit"],
     effect ? ["if cut", effect] : null,
   ]];
 }
@@ -110,7 +112,7 @@ export function showTip(tip, view, state, circuits, target, event) {
   tip.hidden = target === null;
   if (target === null) return;
   const { line, node } = target;
-  const [name, lines] = line ? edgeTip(view, state, line) : nodeTip(view, state, node, degreesOf(view, circuits, node));
+  const [name, lines] = line ? edgeTip(view, state, line) : nodeTip(view, state, node, circuits);
   const hint = line ? null : state.node === node ? "click to show all again" : "click to see its edges only";
   tip.replaceChildren(
     el("strong", {}, name),
@@ -129,17 +131,6 @@ export function besidePlace(tip, x, y) {
   tip.style.top = `${Math.max(8, Math.min(y + 14, innerHeight - height - 8))}px`;
 }
 
-/** How many edges of the circuits lead into a node and out of it, and their total strength. */
-function degreesOf(view, { kind, total }, node) {
-  let into = 0, out = 0;
-  for (let edge = 0; edge < view.n; edge++) {
-    if (kind[edge] > SHARED) continue;
-    into += view.head[edge] === node;
-    out += view.source[edge] === node;
-  }
-  return { into, out, total: total[node] };
-}
-
 /** Describes the picture for its caption and for screen readers: parts {words, key of a colour or null}. */
 export function summary(view, state, circuits, shown, left) {
   const { row, other, counts } = circuits;
@@ -147,11 +138,14 @@ export function summary(view, state, circuits, shown, left) {
   const parts = [];
   const add = (words, key = null) => parts.push({ words, key });
   const all = counts[IN] + counts[HERE] + counts[THERE] + counts[SHARED];
+  const lacksOther = other && !state.truth && counts[THERE] + counts[SHARED] < other.row.sizes[other.size].kept;
+  const isPart = other && (counts[HERE] + counts[SHARED] < kept || lacksOther);
   if (state.truth) {
     for (const [words, kind] of [["true", SHARED], ["wrong", HERE], ["missed", THERE]]) {
       add(`${count(counts[kind])} ${words}`, TRUTHS[kind]);
     }
-    add(agreement(counts));
+    const share = (kind) => fixed(counts[SHARED] / (counts[SHARED] + counts[kind]));
+    add(`precision ${share(HERE)}, recall ${share(THERE)}`);
   } else if (other) {
     add(`${count(counts[HERE])} only in ${row.label}`, "here");
     add(`${count(counts[THERE])} only in ${other.row.label}`, "there");
@@ -160,13 +154,8 @@ export function summary(view, state, circuits, shown, left) {
     add(`Circuit of ${counted(kept, view.graph.unit)} of ${count(view.graph.edges)}`);
     if (all < kept) add(`this page has ${count(all)} of them`);
   }
+  if (isPart) add(`counted among the ${counted(view.n, view.graph.unit)} that this page has`);
   if (shown !== all) add(`${count(shown)} selected by node, search and filters`);
   if (left) add(`only the strongest ${count(shown - left)} lines of ${count(shown)} are drawn`);
   return parts;
-}
-
-/** How well a circuit agrees with the known one, in words. */
-export function agreement(counts) {
-  const share = (kind) => fixed(counts[SHARED] / (counts[SHARED] + counts[kind]));
-  return `precision ${share(HERE)}, recall ${share(THERE)}`;
 }
