@@ -343,6 +343,27 @@ def test_a_command_whose_result_is_in_place_shows_it_again(edgewise, tmp_path, m
     assert "doesn't say what it was made from" in refused(edgewise, "evaluate", "full", "--out", "a.json")
 
 
+@pytest.mark.parametrize("words", [("evaluate", "full"), ("knock-out", "m0"), ("verify", "known/induction")])
+def test_an_earlier_result_that_lacks_something_is_named(edgewise, tmp_path, words):
+    path = tmp_path / "out" / "verification.json" if words[0] == "verify" else tmp_path / "out.json"
+    out_path = path.parent if words[0] == "verify" else path
+    words = (*words, "--examples", 4, "--out", out_path, *["--tests", "equivalence"] * (words[0] == "verify"))
+    assert edgewise(*words)[0] == 0
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({"made_from": record["made_from"]}))
+    assert str(out_path) in (message := refused(edgewise, *words)) and "--overwrite" in message
+
+
+def test_a_folder_of_circuits_and_an_input_are_never_replaced(edgewise, scores, tmp_path):
+    circuits, target = tmp_path / "circuits", tmp_path / "converted"
+    assert edgewise("select", scores, "--edges", "40,80", "--out", circuits)[0] == 0
+    assert edgewise("convert", circuits, target)[0] == 0
+    assert "never replaced" in refused(edgewise, "convert", circuits, target, "--format", "pt")
+    shutil.copytree(scores, tmp_path / "scores")
+    words = ("combine", tmp_path / "scores", scores, "--out", tmp_path / "scores", "--overwrite")
+    assert "is an input" in refused(edgewise, *words)
+
+
 def test_a_circuit_without_scores_has_no_strongest_edges(edgewise, scores, tmp_path):
     score, circuit = EdgeScores.load(scores).mean(), Circuit.from_edges(DEMO, ["input->m0", "m0->logits"])
     circuit.save(tmp_path / "plain.json")

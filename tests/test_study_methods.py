@@ -311,6 +311,14 @@ def test_bad_input_is_refused_and_nothing_is_written(edgewise, tmp_path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
+def test_truth_without_a_value_is_that_of_the_model(edgewise, tmp_path):
+    words = ("study", "--scorers", "eap", "--model", MODEL, "--examples", 4, "--seeds", 1, "--json")
+    own, given = (json.loads(edgewise(*words, *more)[1]) for more in (
+        ("--out", tmp_path / "a", "--truth"), ("--out", tmp_path / "b", "--truth", MODEL)
+    ))  # fmt: skip
+    assert own["cells"][0]["true_edges"] == given["cells"][0]["true_edges"] > 0
+
+
 def test_truth_may_be_a_file(tmp_path):
     known_circuit(MODEL).save(tmp_path / "truth.json")
     plan = Plan(MODEL, MODEL, seeds=1, examples=4)

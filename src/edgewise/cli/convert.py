@@ -10,7 +10,7 @@ import typer
 
 from ..errors import InputError
 from ..evaluate.measures import MEASURES
-from ..io.atomic import tree_digest
+from ..io.atomic import MARKERS, tree_digest
 from ..method import choose
 from ..results import Conversion, convert, convert_to_submission
 from . import options
@@ -88,5 +88,7 @@ def _convert(source: Path, target: Path, overwrite: bool, suffix: str, level: st
         draft = Path(folder) / target.name
         done = convert(source, draft, False, suffix, level)
         if tree_digest(draft) != tree_digest(target):
-            raise InputError(f"{target} exists already, with other content; choose another, or replace it: --overwrite")
+            is_replaceable = target.is_file() or any((target / name).is_file() for name in MARKERS)
+            advice = ", or replace it: --overwrite" if is_replaceable else "; folders of circuits are never replaced"
+            raise InputError(f"{target} exists already, with other content; choose another{advice}")
         return replace(done, written=tuple(target / path.relative_to(draft) for path in done.written))

@@ -22,7 +22,7 @@ from ..tasks.checks import warn_of_sample
 from . import options
 from .console import out, print_json, print_tables, say, show_forecast
 from .options import option
-from .repeat import JsonOptions, describe_examples, made_from, resume
+from .repeat import JsonOptions, describe_examples, made_from, name_damaged_file, resume
 from .run_options import find_runs
 from .show import weighted_edges
 
@@ -100,7 +100,8 @@ def command(
                 warn_of_failure(ModelAccuracy(beats, beats))
             about = {"model": model.model, "task": task.task, "split": examples.split, "examples": len(examples)}
             record = output.write(about | _record(paths, opened, ran, definition, per_example), inputs)
-    print_json(record) if output.json else _show(record, definition)
+    with name_damaged_file(output.out_file):
+        print_json(record) if output.json else _show(record, definition)
 
 
 def _load(path: Path, level: str | None) -> Circuit:

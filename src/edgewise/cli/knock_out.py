@@ -17,7 +17,7 @@ from ..tasks.checks import warn_of_sample
 from . import options
 from .console import explain, out, print_json, print_tables, say, show_forecast
 from .options import option
-from .repeat import JsonOptions, describe_examples, made_from, resume
+from .repeat import JsonOptions, describe_examples, made_from, name_damaged_file, resume
 from .run_options import find_runs
 
 if TYPE_CHECKING:
@@ -98,7 +98,8 @@ def command(
                     ran = knock_out(loaded, examples, sets[0], metric, ablation, **how)
             about = {"model": model.model, "task": task.task, "split": examples.split, "examples": len(examples)}
             record = output.write(about | _record(ran, per_example), inputs)
-    print_json(record) if output.json else _show(record, top)
+    with name_damaged_file(output.out_file):
+        print_json(record) if output.json else _show(record, top)
 
 
 def _record(ran: KnockOuts, per_example: bool) -> dict[str, Any]:

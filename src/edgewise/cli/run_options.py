@@ -109,7 +109,7 @@ class CircuitRuns:
 
 def find_runs(circuits: Iterable[Path], given_options: options.GivenOptions) -> CircuitRuns:
     """Return the runs that circuits are from: result folders, and files and folders in them."""
-    folders = filter(None, map(_find_run, circuits))
+    folders = dict.fromkeys(filter(None, map(_find_run, circuits)))
     return CircuitRuns({folder: read_result(folder) for folder in folders}, given_options)
 
 

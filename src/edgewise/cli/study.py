@@ -10,7 +10,6 @@ from typing import Any
 from .. import recipes, runtime, study as studies
 from ..errors import InputError
 from ..io.atomic import check_folder, tree_digest
-from ..io.reading import wrap_read_errors
 from ..learn import LEARNERS
 from ..models.model_files import UNTRAINED
 from ..report.study_tables import write_study
@@ -20,7 +19,7 @@ from ..tasks.hub import parse_columns
 from . import options
 from .console import duration, explain, note, out, print_forecast, print_json, print_tables, say, show_progress, status
 from .options import option, parse_numbers
-from .repeat import KEY, check_same, made_from, read_record
+from .repeat import KEY, check_same, made_from, name_damaged_file, read_record
 from .report import show_study
 
 
@@ -109,6 +108,7 @@ def command(
     if scorers is None and truth is not None:
         raise InputError("--truth needs --scorers: nothing else compares with a known circuit")
     common.check_kind()
+    truth = None if truth == options.AUTO else truth  # --truth without a value is the default
     if truth is not None and (common.positions or common.level != "edge"):
         other = "--positions" if common.positions else f"--level {common.level}"
         raise InputError(f"--truth compares with rankings of edges; give one of --truth and {other}")
@@ -224,7 +224,7 @@ def _compare_methods(
     if is_made and not dry_run:
         content = read_record(folder / methods_table.FILE)
         check_same(folder, content.get(KEY), inputs)
-        with wrap_read_errors(folder / methods_table.FILE):
+        with name_damaged_file(folder / methods_table.FILE):
             _show_methods(content, folder, as_json)
         return
     with common.session(folder, dry_run) as session:

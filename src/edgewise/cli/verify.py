@@ -30,7 +30,7 @@ from ..tasks.metrics import METRICS
 from . import options
 from .console import explain, out, print_json, print_tables, say, show_forecast
 from .options import option
-from .repeat import KEY, check_same, describe_examples, made_from, read_record, resume
+from .repeat import KEY, check_same, describe_examples, made_from, name_damaged_file, read_record, resume
 from .run_options import find_runs
 
 if TYPE_CHECKING:
@@ -140,15 +140,16 @@ def command(
             if out_folder is not None:
                 write_verification(out_folder, record, opened.name, overwrite)
         if minimal is not None:
-            smaller = plan.circuit.without(record["superfluous"]).prune()
+            with name_damaged_file(out_folder):
+                smaller = plan.circuit.without(record["superfluous"]).prune()
             smaller.save(minimal, opened.score, {"made_by": "edgewise verify", "circuit": str(circuit)})
     if json:
         print_json(record)
         return
-    print_tables(verdict_tables(record, out.width))
-    print_tables(condition_tables(record, out.width))
-    for line in summary_lines(record):
-        say(line)
+    with name_damaged_file(out_folder):
+        print_tables([*verdict_tables(record, out.width), *condition_tables(record, out.width)])
+        for line in summary_lines(record):
+            say(line)
     explain(
         "statistic: share of random circuits beaten, of superfluous edges, of wins, of node sets, of conditions; HSIC"
     )

@@ -150,10 +150,18 @@ class Plan:
         return tuple(range(self.seeds)) if task in GENERATORS else (0,) * self.seeds
 
     def files(self) -> dict[str, str]:
-        """Return the digests of every model and of every local file of a task."""
-        local = (name if is_task_file(name) else name.partition("=")[2] for name in self.tasks)
-        digests = {name: tree_digest(Path(name).expanduser()) for name in local if name}
-        return {name: self.source(name).digest for name in self.models} | digests
+        """Return the digests of every model, and of every local file or folder of a task."""
+        digests = {name: self.source(name).digest for name in self.models}
+        for task in self.tasks:
+            if task.startswith(PREFIX):
+                name = task.removeprefix(PREFIX).partition(":")[0]
+                is_local = Path(name).expanduser().exists()  # else it is on the hub
+            else:
+                name = task if is_task_file(task) else task.partition("=")[2]
+                is_local = bool(name)
+            if is_local:
+                digests[name] = tree_digest(Path(name).expanduser())
+        return digests
 
     @property
     def methods(self) -> tuple[Method, ...]:
