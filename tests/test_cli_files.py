@@ -76,6 +76,14 @@ def test_convert_refuses_in_one_line(edgewise, tmp_path):
     assert "is no folder" in refused(edgewise, "check", tmp_path / "none")
 
 
+def test_options_that_contradict_the_files_are_refused(edgewise, tmp_path):
+    given, other = (score_file(tmp_path / name) for name in ("a.json", "b.json"))
+    assert "omit --format" in refused(edgewise, "convert", given, tmp_path / "c.json", "--format", "pt")
+    assert "omit it" in refused(edgewise, "compare", given, other, "--size", "5%")
+    words = ("--submission", "importances", "--task", "ioi", "--model", "gpt2", "--level", "node")
+    assert "node" in refused(edgewise, "convert", given, tmp_path / "sub", *words)
+
+
 def submitted(target):
     """The circuits of a submission, smallest first."""
     return [Circuit.load(target / "ioi_gpt2" / f"{share:g}.pt") for share in submission.SHARES]

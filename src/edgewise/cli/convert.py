@@ -59,6 +59,8 @@ def command(
         unused = [name for name, value in submission_options.items() if value is not None]
         if unused:
             raise InputError(f"{options.join_names(unused)} needs --submission")
+        if file_format is not None and target.suffix not in ("", f".{file_format}"):
+            raise InputError(f"{target} ends in {target.suffix}, but --format is {file_format}; omit --format")
         done = _convert(source, target, overwrite, f".{file_format or 'json'}", level)
     elif overwrite:
         raise InputError("a folder of a submission is never replaced; remove it first, and omit --overwrite")
@@ -67,8 +69,8 @@ def command(
             "a submission has one folder per task and model; give --task and --model, such as ioi and gpt2"
         )
     else:
-        chosen = choose("measure", MEASURES, measure or "CMD")
-        done = convert_to_submission(source, target, submission, task, model, f".{file_format or 'pt'}", chosen, recipe)
+        suffix, chosen = f".{file_format or 'pt'}", choose("measure", MEASURES, measure or "CMD")
+        done = convert_to_submission(source, target, submission, task, model, suffix, chosen, recipe, level)
     if json:
         print_json(done.record())
         return

@@ -13,7 +13,6 @@ from ..evaluate.intervals import CONFIDENCE
 from ..report.circuit_summary import open_circuit
 from ..report.formatting import format_interval, format_number
 from ..report.tables import INTERVAL, number_tables
-from ..tasks.checks import warn_of_sample
 from . import options
 from .console import explain, out, print_json, print_tables, say, show_forecast
 from .options import option
@@ -78,9 +77,7 @@ def command(
             singles = names or (loaded.graph.source_names if opened is None else opened.edges)
             sets = [(name,) for name in singles]
         circuits = tuple(Circuit.full(loaded.graph).without(cut) for cut in sets)
-        examples = task.load_part(loaded, split)
-        warn_of_sample(examples)
-        runs.warn_of_other_prompts(examples)
+        examples = runs.load_examples(task, loaded, split)
         work = [EvaluateWork(examples, measured.build_forecast_settings(batch_size, memory), circuits)]
         if show_forecast(loaded, work, session, output.dry_run, output.json, output.is_made):
             return

@@ -15,7 +15,7 @@ from ..evaluate import BOTH_MEASURES, CONFIDENCE
 from ..io.atomic import atomic_folder, write_bytes, write_json, write_text
 from ..runtime.engine import thread_count
 from ..study import MethodComparison, mean_ranks
-from ..study.method_choice import BASELINE, FullSizeIlp
+from ..study.methods import BASELINE, FullSizeIlp
 from .figures.methods import methods_figure
 from .figures.style import draw_files
 from .formatting import DIGITS, format_interval, format_number, markdown_cell, one_line, short_name, with_minus_signs

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ...evaluate import BOTH_MEASURES, CONFIDENCE, Measure
 from ...study import MethodCell, MethodComparison, mean_ranks
-from ...study.method_choice import BASELINE, RandomRanking
+from ...study.methods import BASELINE, RandomRanking
 from ..formatting import short_name, shorten, with_minus_signs
 from . import style
 from .curves import other_look
