@@ -84,6 +84,13 @@ def test_options_that_contradict_the_files_are_refused(edgewise, tmp_path):
     assert "node" in refused(edgewise, "convert", given, tmp_path / "sub", *words)
 
 
+def test_a_run_of_one_recipe_has_nothing_to_compare(edgewise, tmp_path):
+    model = load_model()
+    train, test = (load_task("ioi", model, split, 8) for split in ("train", "test"))
+    write_result(discover(model, train, test, recipes={CMD: [Recipe()]}), tmp_path / "run")
+    assert "a single recipe" in refused(edgewise, "compare", tmp_path / "run")
+
+
 def submitted(target):
     """The circuits of a submission, smallest first."""
     return [Circuit.load(target / "ioi_gpt2" / f"{share:g}.pt") for share in submission.SHARES]

@@ -84,6 +84,10 @@ def _compare_recipes(
         groups = comparisons.areas_of_study(read_study(folder))
     else:
         groups = comparisons.areas_of_run(read_result(folder))
+    if other is None and all(len(group.areas) == 1 for group in groups):
+        raise InputError(
+            f"{folder} has a single recipe for each measure; give another run or a circuit to compare with"
+        )
     compared = comparisons.compare_recipes(groups, recipe, other)
     circuits = [
         comparisons.pair_exported(folder, folder, pair["measure"], (recipe, other), size, top)
