@@ -32,7 +32,7 @@ def run_command(*words) -> tuple[int, str, str]:
         patch.setattr(sys, "argv", ["edgewise", *map(str, words)])
         # Learning takes seconds: only with --learned. So does selecting: forecasts select with one recipe.
         patch.setattr("edgewise.cli.run.LEARN_MINUTES", 0)
-        patch.setattr("edgewise.recipes.timing.SELECT_SECONDS", 0)
+        patch.setattr("edgewise.recipes.forecast.SELECT_SECONDS", 0)
         try:
             main()
         except SystemExit as end:

@@ -76,6 +76,21 @@ def test_convert_refuses_in_one_line(edgewise, tmp_path):
     assert "is no folder" in refused(edgewise, "check", tmp_path / "none")
 
 
+def test_options_that_contradict_the_files_are_refused(edgewise, tmp_path):
+    given, other = (score_file(tmp_path / name) for name in ("a.json", "b.json"))
+    assert "omit --format" in refused(edgewise, "convert", given, tmp_path / "c.json", "--format", "pt")
+    assert "omit it" in refused(edgewise, "compare", given, other, "--size", "5%")
+    words = ("--submission", "importances", "--task", "ioi", "--model", "gpt2", "--level", "node")
+    assert "node" in refused(edgewise, "convert", given, tmp_path / "sub", *words)
+
+
+def test_a_run_of_one_recipe_has_nothing_to_compare(edgewise, tmp_path):
+    model = load_model()
+    train, test = (load_task("ioi", model, split, 8) for split in ("train", "test"))
+    write_result(discover(model, train, test, recipes={CMD: [Recipe()]}), tmp_path / "run")
+    assert "a single recipe" in refused(edgewise, "compare", tmp_path / "run")
+
+
 def submitted(target):
     """The circuits of a submission, smallest first."""
     return [Circuit.load(target / "ioi_gpt2" / f"{share:g}.pt") for share in submission.SHARES]
@@ -341,6 +356,27 @@ def test_a_command_whose_result_is_in_place_shows_it_again(edgewise, tmp_path, m
     assert "--overwrite" in refused(edgewise, "convert", "a.npz", "b.json")
     (tmp_path / "a.json").write_text("{}")
     assert "doesn't say what it was made from" in refused(edgewise, "evaluate", "full", "--out", "a.json")
+
+
+@pytest.mark.parametrize("words", [("evaluate", "full"), ("knock-out", "m0"), ("verify", "known/induction")])
+def test_an_earlier_result_that_lacks_something_is_named(edgewise, tmp_path, words):
+    path = tmp_path / "out" / "verification.json" if words[0] == "verify" else tmp_path / "out.json"
+    out_path = path.parent if words[0] == "verify" else path
+    words = (*words, "--examples", 4, "--out", out_path, *["--tests", "equivalence"] * (words[0] == "verify"))
+    assert edgewise(*words)[0] == 0
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({"made_from": record["made_from"]}))
+    assert str(out_path) in (message := refused(edgewise, *words)) and "--overwrite" in message
+
+
+def test_a_folder_of_circuits_and_an_input_are_never_replaced(edgewise, scores, tmp_path):
+    circuits, target = tmp_path / "circuits", tmp_path / "converted"
+    assert edgewise("select", scores, "--edges", "40,80", "--out", circuits)[0] == 0
+    assert edgewise("convert", circuits, target)[0] == 0
+    assert "never replaced" in refused(edgewise, "convert", circuits, target, "--format", "pt")
+    shutil.copytree(scores, tmp_path / "scores")
+    words = ("combine", tmp_path / "scores", scores, "--out", tmp_path / "scores", "--overwrite")
+    assert "is an input" in refused(edgewise, *words)
 
 
 def test_a_circuit_without_scores_has_no_strongest_edges(edgewise, scores, tmp_path):

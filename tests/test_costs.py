@@ -17,10 +17,9 @@ from edgewise.evaluate.run_circuits import circuit_groups
 from edgewise.learn import TopKLearner
 from edgewise.models import wrap_model
 from edgewise.models.placement import free_bytes
-from edgewise.recipes.forecast import EvaluateWork, LearnWork, ScoreWork, SelectWork, forecast
+from edgewise.recipes.forecast import EvaluateWork, LearnWork, ScoreWork, SelectWork, Timer, forecast
 from edgewise.recipes.recipe import list_recipes, paper_recipes
 from edgewise.recipes.settings import Settings
-from edgewise.recipes.timing import Timer
 from edgewise.runtime.engine import IN_PROCESS
 
 SETTINGS = Settings(batch_size=3)
@@ -109,14 +108,14 @@ def test_the_forecast_of_a_run_has_the_circuits_that_recipes_select(monkeypatch)
     selected = SelectWork(train, settings, pairs)
     evaluated = [EvaluateWork(test, settings, selected=selected)] * 2
     works = [ScoreWork(train, settings), selected, *evaluated]
-    monkeypatch.setattr("edgewise.recipes.timing.SELECT_SECONDS", math.inf)
+    monkeypatch.setattr("edgewise.recipes.forecast.SELECT_SECONDS", math.inf)
     _, select, first, second = forecast(model, works, exact=True).stages
     outcomes = discover(model, train, test, settings, learn_budget=0).outcomes
     selected = {circuit for outcome in outcomes for circuit in outcome.circuits}
     assert len(selected) / 2 < first.passes < 2 * len(selected) < len(pairs) * len(settings.sizes)
     assert first.passes == second.passes and select.passes == len(pairs)
     # With no time for more than one recipe, its circuits are extrapolated to all.
-    monkeypatch.setattr("edgewise.recipes.timing.SELECT_SECONDS", 0.0)
+    monkeypatch.setattr("edgewise.recipes.forecast.SELECT_SECONDS", 0.0)
     one_recipe = forecast(model, works, exact=True).stages[2]
     assert first.passes < one_recipe.passes <= len(pairs) * len(settings.sizes)
 

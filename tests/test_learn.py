@@ -49,8 +49,8 @@ from edgewise.learn.top_k_parameters import loss_trend
 from edgewise.learn.top_k_training import hard_top_k, soft_top_k, split_validation
 from edgewise.learn.training import GradientJob, StepRunner, TrainingState
 from edgewise.recipes import Outcome
-from edgewise.recipes.choice import portfolio
 from edgewise.recipes.recipe import learned_recipes, merge_recipes
+from edgewise.recipes.stages import portfolio
 from edgewise.results import result_summary
 from edgewise.runtime import IN_PROCESS, Session
 from edgewise.runtime.engine import run_batches

@@ -112,7 +112,8 @@ def test_only_resumable_commands_say_so():
     assert (
         is_resumable(["run"])
         and is_resumable(["study", "--seeds", "2"])
-        and is_resumable(["evaluate", "c.json", "--out", "e.json"])
+        and is_resumable(["--quiet", "run"])
+        and all(is_resumable([name, "c.json", "--out", "e.json"]) for name in ("evaluate", "knock-out", "verify"))
     )
     assert not any(map(is_resumable, ([], ["tasks"], ["evaluate", "c.json"], ["select", "--out", "c.json"])))
 

@@ -291,6 +291,17 @@ def test_a_file_without_splits_is_split_into_thirds_and_bad_rows_are_left_out_on
     assert "skip_bad differ" in refused(edgewise, *words)
 
 
+def test_a_changed_data_set_in_a_folder_is_another_study(tmp_path):
+    folder = tmp_path / "set"
+    folder.mkdir()
+    plan = Plan("demo", (f"hub:{folder}:default", "hub:a/data-set-of-the-hub"))
+    digests = []
+    for text in ("one", "other"):
+        (folder / "train.jsonl").write_text(text)
+        digests.append(plan.files())
+    assert digests[0] != digests[1] and set(digests[0]) == {"demo", str(folder)}
+
+
 def test_tasks_of_a_study_are_read_as_the_plan_says(monkeypatch):
     calls = []
     monkeypatch.setattr("edgewise.study.run.load_task", lambda *_, **how: calls.append(how))

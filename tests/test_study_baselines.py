@@ -27,7 +27,7 @@ from edgewise.models import ModelSource
 from edgewise.recipes.recipe import Recipe
 from edgewise.select import Greedy
 from edgewise.study import Grid
-from edgewise.study.baselines import BASELINES, MatchedCircuits, RandomCircuits
+from edgewise.study.plan import BASELINES, MatchedCircuits, RandomCircuits
 
 # Fields of a plan that 0.2.0 doesn't have.
 NEW = ("baselines", "spans", "chat", "skip_bad", "columns")

@@ -25,7 +25,7 @@ from edgewise import (
     solve,
     verify_circuit,
 )
-from edgewise.cli import run_verification
+from edgewise.cli import verify as verify_command
 from edgewise.report.verification import read_verification
 from edgewise.report.viewer.view import view_of_run
 from edgewise.results import read_result
@@ -260,7 +260,7 @@ def test_bad_input_is_one_line(words, message, tmp_path, monkeypatch):
 
 def test_a_folder_made_with_another_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(run_verification, "QUICK_EXAMPLES", 6)  # the circuit would be tested by default
+    monkeypatch.setattr(verify_command, "QUICK_EXAMPLES", 6)  # the circuit would be tested by default
     words = "run --model known/induction --examples 6 --no-learned --out result --stability 0 --device cpu".split()
     assert run_command(*words, "--no-verify")[0] == 0
     assert not (tmp_path / "result" / "verification.json").exists()
@@ -281,8 +281,8 @@ def tested_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tested")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(run_verification, "QUICK_EXAMPLES", 8)
-        patch.setattr(run_verification, "QUICK_CIRCUITS", 5)
+        patch.setattr(verify_command, "QUICK_EXAMPLES", 8)
+        patch.setattr(verify_command, "QUICK_CIRCUITS", 5)
         assert run_command(*RUN)[0] == 0
     return folder
 
@@ -318,12 +318,12 @@ def test_a_run_tests_its_circuit_of_pairs_if_asked(tmp_path, monkeypatch):
 def test_a_run_tests_its_circuit_only_if_that_takes_seconds(tested_run, monkeypatch):
     model, task, _ = known("greater-than", 8)
     discovery = read_result(tested_run / "result")
-    verify_run = partial(run_verification.verify_run, model, task, discovery, 0)
+    verify_run = partial(verify_command.verify_run, model, task, discovery, 0)
     assert verify_run(False, Session()) is None  # too few examples
-    monkeypatch.setattr(run_verification, "QUICK_EXAMPLES", 4)
-    monkeypatch.setattr(run_verification, "QUICK_CIRCUITS", 3)
+    monkeypatch.setattr(verify_command, "QUICK_EXAMPLES", 4)
+    monkeypatch.setattr(verify_command, "QUICK_CIRCUITS", 3)
     assert verify_run(False, Session())["examples"] == 4
-    monkeypatch.setattr(run_verification, "QUICK_OPERATIONS", 1)
+    monkeypatch.setattr(verify_command, "QUICK_OPERATIONS", 1)
     assert verify_run(False, Session()) is None
     record = verify_run(True, Session())
     assert record["examples"] == 8 and record["settings"]["n_circuits"] == VerifySettings().n_circuits
@@ -331,8 +331,8 @@ def test_a_run_tests_its_circuit_only_if_that_takes_seconds(tested_run, monkeypa
 
 def test_a_dry_run_forecasts_the_tests_that_the_run_would_make(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(run_verification, "QUICK_EXAMPLES", 8)
-    monkeypatch.setattr(run_verification, "QUICK_CIRCUITS", 3)
+    monkeypatch.setattr(verify_command, "QUICK_EXAMPLES", 8)
+    monkeypatch.setattr(verify_command, "QUICK_CIRCUITS", 3)
 
     def tested_stages(*words):
         stages = run_json(*RUN, "--dry-run", *words)["stages"]
@@ -340,7 +340,7 @@ def test_a_dry_run_forecasts_the_tests_that_the_run_would_make(monkeypatch, tmp_
         return [(stage["name"], stage["examples"]) for stage in tested]
 
     assert tested_stages() == [("verify", 8), ("robustness", 8)] and tested_stages("--no-verify") == []
-    monkeypatch.setattr(run_verification, "QUICK_OPERATIONS", 1)
+    monkeypatch.setattr(verify_command, "QUICK_OPERATIONS", 1)
     assert tested_stages() == []
 
 

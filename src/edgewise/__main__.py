@@ -10,8 +10,9 @@ from threading import Timer
 from types import FrameType
 from typing import NoReturn
 
-# Commands that resume stopped work. `evaluate` does too if it has --out.
+# Commands that resume stopped work: always, or if they have --out.
 RESUMABLE = ("run", "score", "learn", "study")
+RESUMABLE_WITH_OUT = ("evaluate", "knock-out", "verify")
 STOP_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 _received: list[signal.Signals] = []
 
@@ -50,8 +51,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def is_resumable(arguments: Sequence[str]) -> bool:
     """Whether the command with these arguments can resume after a stop."""
+    command = next((argument for argument in arguments if not argument.startswith("-")), "")
     has_output = any(argument.startswith("--out") for argument in arguments)
-    return bool(arguments) and (arguments[0] in RESUMABLE or (arguments[0] == "evaluate" and has_output))
+    return command in RESUMABLE or (command in RESUMABLE_WITH_OUT and has_output)
 
 
 def _interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:

@@ -20,22 +20,12 @@ from .evaluate import Measure
 from .learn import TopKLearner
 from .method import check_is
 from .models import Model
-from .recipes.choice import add_tuned, attention_of_chosen, choose_outcomes, overlap_of_chosen
-from .recipes.discovery import Discovery
+from .recipes import stages
+from .recipes.discovery import Discovery, Outcome
 from .recipes.learning_plan import check_minutes, plan_learning
-from .recipes.outcome import Outcome
 from .recipes.recipe import Recipes, learned_recipes, list_recipes, merge_recipes, paper_recipes
 from .recipes.run_info import decode_prompts, describe_run, warn_of_failure
 from .recipes.settings import DEFAULTS, LEARN_MINUTES, Settings
-from .recipes.stages import (
-    MeasureRecipe,
-    evaluate_selections,
-    learn_rankings,
-    rank_edges,
-    score_task,
-    select_recipes,
-    summarise_filters,
-)
 from .recipes.tuning import tune
 from .runtime.session import DEFAULT_SESSION, Session
 from .tasks import Task, check_examples
@@ -47,7 +37,7 @@ def discover(
     train: Task,
     test: Task,
     settings: Settings = DEFAULTS,
-    recipes: Recipes | Sequence[MeasureRecipe] | None = None,
+    recipes: Recipes | Sequence[stages.MeasureRecipe] | None = None,
     *,
     validation: Task | None = None,
     tune_among: Recipes | None = None,
@@ -106,43 +96,48 @@ def discover(
     settings = replace(settings, metric=settings.metric.for_task(train.join(test, validation)))
     model, clock = model.pin(), _Clock()
     if recipes is None:
-        recipes = _default_recipes(model, train, settings, learn_budget, seed, session)
+        recipes = paper_recipes(settings.bootstrap)
+        if learn_budget and settings.can_learn:
+            plan = plan_learning(model, train, settings, TopKLearner(seed=seed), learn_budget, session)
+            recipes = recipes if plan.learner is None else merge_recipes(recipes, learned_recipes(plan.learner))
     pairs = list_recipes(recipes)
     for learner in {recipe.learner for _, recipe in pairs if recipe.learner is not None}:
         learner.check_kind(settings.positions, settings.level)
     with session.reporting() as session:
         with clock.stage("score"):
-            scores = score_task(model, train, settings, session)
+            scores = stages.score_task(model, train, settings, session)
             # The paper's public script resamples the scores of test.
             reads_test = any(recipe.filter.on_evaluated for _, recipe in pairs)
-            test_scores = score_task(model, test, settings, session) if reads_test else None
+            test_scores = stages.score_task(model, test, settings, session) if reads_test else None
         with clock.stage("tune"):
             tuning = None
             if tune_among is not None:
                 tuning = tune(model, train, scores, settings, tune_among, seed=seed, session=session)
-            pairs = add_tuned(pairs, tuning)
+            pairs = stages.add_tuned(pairs, tuning)
         with clock.stage("learn"):
-            learned = learn_rankings(model, train, pairs, settings, session, validation, learn_from)
+            learned = stages.learn_rankings(model, train, pairs, settings, session, validation, learn_from)
         with clock.stage("rank"):
             resampled = scores if test_scores is None or not settings.bootstrap.on_evaluated else test_scores
             reported = settings.bootstrap if resampled.n_examples > 1 else NO_FILTER  # one example can't be resampled
-            by_filter = summarise_filters([reported, *(recipe.filter for _, recipe in pairs)], scores, test_scores)
-            ranked = rank_edges(pairs, by_filter, learned)
+            by_filter = stages.summarise_filters(
+                [reported, *(recipe.filter for _, recipe in pairs)], scores, test_scores
+            )
+            ranked = stages.rank_edges(pairs, by_filter, learned)
         with clock.stage("select"):
-            selections = select_recipes(ranked, settings, session)
+            selections = stages.select_recipes(ranked, settings, session)
         with clock.stage("evaluate"):
-            outcomes, accuracy = evaluate_selections(model, test, ranked, selections, settings, session)
+            outcomes, accuracy = stages.evaluate_selections(model, test, ranked, selections, settings, session)
             # Scoring has warned already if the metric is lower on clean prompts.
             if scores.provenance["clean_metric"] > scores.provenance["corrupted_metric"]:
                 warn_of_failure(accuracy)
             validated: tuple[Outcome, ...] = ()
             if validation is not None:
-                validated, _ = evaluate_selections(model, validation, ranked, selections, settings, session)
-        outcomes = choose_outcomes(outcomes, validated, tuning, train, test, validation)
+                validated, _ = stages.evaluate_selections(model, validation, ranked, selections, settings, session)
+        outcomes = stages.choose_outcomes(outcomes, validated, tuning, train, test, validation)
         with clock.stage("overlap"):
-            overlap = overlap_of_chosen(scores, outcomes, settings, stability, seed, session)
+            overlap = stages.overlap_of_chosen(scores, outcomes, settings, stability, seed, session)
         with clock.stage("attention"):
-            patterns = attention_of_chosen(model, test, outcomes, by_filter[reported], attention)
+            patterns = stages.attention_of_chosen(model, test, outcomes, by_filter[reported], attention)
     seconds = clock.seconds | {"total": sum(clock.seconds.values()), "score": scores.provenance["seconds"]}
     return Discovery(
         run=describe_run(model, scores.graph, train, test, accuracy, seed, seconds, made_from or {}),
@@ -172,17 +167,6 @@ def _check_tasks(model: Model, train: Task, test: Task, validation: Task | None,
     warn_of_overlap(train, test, "scored")
     if validation is not None:
         warn_of_overlap(validation, test, "used to choose recipes")
-
-
-def _default_recipes(
-    model: Model, train: Task, settings: Settings, learn_budget: float, seed: int, session: Session
-) -> Recipes:
-    """Return the recipes of the paper, and those on rankings that can be learned within the budget."""
-    recipes = paper_recipes(settings.bootstrap)
-    if not learn_budget or not settings.can_learn:
-        return recipes
-    plan = plan_learning(model, train, settings, TopKLearner(seed=seed), learn_budget, session)
-    return recipes if plan.learner is None else merge_recipes(recipes, learned_recipes(plan.learner))
 
 
 class _Clock:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+from copy import copy
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from importlib import import_module
-from inspect import Parameter, Signature, cleandoc
-from typing import Any, NoReturn
+from inspect import Parameter, Signature, cleandoc, signature
+from pathlib import Path
+from typing import Any, NoReturn, get_type_hints
 
 import typer
 from typer.core import TyperGroup
@@ -52,6 +57,15 @@ ALIASES = {
     "export": SHOW_ALIASES,
     "convert": {"method": "recipe", "benchmark": "measure"},
 }
+# The order of the groups of options in `--help`. A command with many options lists the common ones first.
+COMMON_PANEL, MANY_OPTIONS = "Common options", 25
+PANELS = (
+    COMMON_PANEL, "Circuit", "Submission", "Model", "Task", "Scoring", "Selection", "Learning", "Evaluation", "Machine",
+    "Output",
+)  # fmt: skip
+COMMON_OPTIONS = (
+    "model", "task", "examples", "split", "seed", "seeds", "learned", "device", "out_folder", "dry_run", "json",
+)  # fmt: skip
 # typer has its own copy of click, or uses the installed one. This class is in either.
 UsageError: type[Any] = typer.BadParameter.__bases__[0]
 
@@ -67,20 +81,41 @@ class LazyGroup(TyperGroup):
 
 
 def load_command(name: str) -> Any:
-    """Import a command. Its option groups are expanded, and it has --quiet and --verbose."""
+    """Import a command, and make an option of every field of its option groups. Add --quiet and --verbose."""
     function = import_module(f"{__name__}.{name.replace('-', '_')}").command
-    parameters, call = options.expand(function)
-
-    def command(context: typer.Context, quiet: bool, verbose: bool, **values: Any) -> None:
-        sources = {name: context.get_parameter_source(name) for name in values}
-        given_options = frozenset(name for name, source in sources.items() if source and source.name == "COMMANDLINE")
-        with verbosity(quiet, verbose), print_log():
-            show_versions()
-            call(values, given_options)
-
+    groups: dict[str, Any] = {}
+    parameters: list[Parameter] = []
+    hints = get_type_hints(function)
+    for parameter in signature(function).parameters.values():
+        kind = hints[parameter.name]
+        if is_dataclass(kind):
+            groups[parameter.name], kinds = kind, get_type_hints(kind)
+            parameters += [_typer_parameter(field.name, field.default, kinds[field.name]) for field in fields(kind)]
+        elif parameter.name != "given_options":
+            parameters.append(_typer_parameter(parameter.name, parameter.default, kind))
+    if len(parameters) > MANY_OPTIONS:
+        for parameter in parameters:
+            if parameter.name in COMMON_OPTIONS:
+                parameter.default.rich_help_panel = COMMON_PANEL
+    parameters.sort(key=lambda parameter: ("", None, *PANELS).index(getattr(parameter.default, "rich_help_panel", "")))
     for option, default in (("quiet", options.QUIET), ("verbose", options.VERBOSE)):
         parameters.append(Parameter(option, Parameter.KEYWORD_ONLY, default=default, annotation=bool))
     parameters.append(Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context))
+
+    def command(context: typer.Context, quiet: bool, verbose: bool, **values: Any) -> None:
+        sources = {name: context.get_parameter_source(name) for name in values}
+        values = {name: _plain_value(value) for name, value in values.items()}
+        if values.get("task") == options.AUTO:
+            values["task"] = options.default_task(values["model"])
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        if "given_options" in hints:
+            given = (name for name, source in sources.items() if source and source.name == "COMMANDLINE")
+            values["given_options"] = frozenset(given)
+        with verbosity(quiet, verbose), print_log():
+            show_versions()
+            function(**values)
+
     # typer reads both.
     command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -91,6 +126,27 @@ def load_command(name: str) -> Any:
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     single.command(name, help="\n\n".join(paragraphs), context_settings=settings)(command)
     return typer.main.get_command(single)
+
+
+def _typer_parameter(name: str, default: Any, kind: Any) -> Parameter:
+    """Return a parameter as typer wants it: choices are an Enum, and a flag has no --no-FLAG."""
+    default = copy(default)  # several commands share it
+    if kind is bool and not default.param_decls:
+        default.param_decls = (f"--{name.replace('_', '-')}",)
+    choices = getattr(default, "choices", ())
+    if choices and default.metavar is None:  # an option with a metavar takes other texts, too
+        enum = Enum("Choice", {choice: choice for choice in choices})  # type: ignore[misc]
+        kind = enum if kind is str else enum | None
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def _plain_value(value: Any) -> Any:
+    """Return the value of an option: a choice as text, and paths with ~, which shells keep in --out=~/x, in full."""
+    if isinstance(value, list):
+        return [_plain_value(item) for item in value]
+    if isinstance(value, str | Path) and str(value).startswith("~/"):
+        return type(value)(os.path.expanduser(value))
+    return value.value if isinstance(value, Enum) else value
 
 
 app = typer.Typer(

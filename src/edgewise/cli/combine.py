@@ -38,6 +38,8 @@ def command(
     Writes ranking.npy and ranking.json, which `edgewise select` reads.
     """
     check_folder(out_folder, overwrite, SCORE_FILES)
+    if out_folder.resolve() in [path.resolve() for path in scores]:
+        raise InputError(f"{out_folder} is an input of this command; choose another folder to write to")
     if len(scores) < 2:
         raise InputError("give two or more folders or files to combine")
     numbers = None if weights is None else parse_numbers("--weights", weights, float, "1,1,2")

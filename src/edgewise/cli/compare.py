@@ -51,12 +51,16 @@ def command(
     difference of its areas, paired if both were evaluated on the same examples. For two runs, and for two recipes of
     one run, also the edges of their circuits at one size. A run and a circuit: the run's circuit of that size.
     """
-    if recipe is not None and _is_path(recipe):
+    # A run or a circuit, or what looks like the path of one, rather than the name of a recipe.
+    is_path = recipe is not None and (os.path.exists(recipe) or "/" in recipe or recipe.endswith(tuple(FORMATS)))
+    if recipe is not None and is_path:
         if other is not None:
             raise InputError(f"two runs or two circuits have no recipe to choose; omit {other!r}")
         if is_result(folder) and is_result(recipe):
             _compare_runs(folder, Path(recipe), size, top, json)
         else:
+            if size is not None and os.path.isfile(folder) and os.path.isfile(recipe):
+                raise InputError(f"--size chooses a circuit of a run, but {folder} and {recipe} are circuits; omit it")
             # A file is one circuit, so a size is for the other one.
             first, second = (
                 open_circuit(path, size=None if os.path.isfile(path) else size) for path in (folder, recipe)
@@ -70,11 +74,6 @@ def command(
         _compare_recipes(folder, recipe, other, size, top, json)
 
 
-def _is_path(argument: str) -> bool:
-    """Whether an argument is, or looks like, a run or a circuit rather than a recipe's name."""
-    return os.path.exists(argument) or "/" in argument or argument.endswith(tuple(FORMATS))
-
-
 def _compare_recipes(
     folder: Path, recipe: str | None, other: str | None, size: str | None, top: int, json: bool
 ) -> None:
@@ -85,6 +84,10 @@ def _compare_recipes(
         groups = comparisons.areas_of_study(read_study(folder))
     else:
         groups = comparisons.areas_of_run(read_result(folder))
+    if other is None and all(len(group.areas) == 1 for group in groups):
+        raise InputError(
+            f"{folder} has a single recipe for each measure; give another run or a circuit to compare with"
+        )
     compared = comparisons.compare_recipes(groups, recipe, other)
     circuits = [
         comparisons.pair_exported(folder, folder, pair["measure"], (recipe, other), size, top)

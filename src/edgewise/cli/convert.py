@@ -10,7 +10,7 @@ import typer
 
 from ..errors import InputError
 from ..evaluate.measures import MEASURES
-from ..io.atomic import tree_digest
+from ..io.atomic import MARKERS, tree_digest
 from ..method import choose
 from ..results import Conversion, convert, convert_to_submission
 from . import options
@@ -59,6 +59,8 @@ def command(
         unused = [name for name, value in submission_options.items() if value is not None]
         if unused:
             raise InputError(f"{options.join_names(unused)} needs --submission")
+        if file_format is not None and target.suffix not in ("", f".{file_format}"):
+            raise InputError(f"{target} ends in {target.suffix}, but --format is {file_format}; omit --format")
         done = _convert(source, target, overwrite, f".{file_format or 'json'}", level)
     elif overwrite:
         raise InputError("a folder of a submission is never replaced; remove it first, and omit --overwrite")
@@ -67,8 +69,8 @@ def command(
             "a submission has one folder per task and model; give --task and --model, such as ioi and gpt2"
         )
     else:
-        chosen = choose("measure", MEASURES, measure or "CMD")
-        done = convert_to_submission(source, target, submission, task, model, f".{file_format or 'pt'}", chosen, recipe)
+        suffix, chosen = f".{file_format or 'pt'}", choose("measure", MEASURES, measure or "CMD")
+        done = convert_to_submission(source, target, submission, task, model, suffix, chosen, recipe, level)
     if json:
         print_json(done.record())
         return
@@ -88,5 +90,7 @@ def _convert(source: Path, target: Path, overwrite: bool, suffix: str, level: st
         draft = Path(folder) / target.name
         done = convert(source, draft, False, suffix, level)
         if tree_digest(draft) != tree_digest(target):
-            raise InputError(f"{target} exists already, with other content; choose another, or replace it: --overwrite")
+            is_replaceable = target.is_file() or any((target / name).is_file() for name in MARKERS)
+            advice = ", or replace it: --overwrite" if is_replaceable else "; folders of circuits are never replaced"
+            raise InputError(f"{target} exists already, with other content; choose another{advice}")
         return replace(done, written=tuple(target / path.relative_to(draft) for path in done.written))

@@ -10,19 +10,17 @@ import typer
 
 from ..core.circuit import Circuit, masks_digest
 from ..errors import InputError
-from ..evaluate.faithfulness import Faithfulness
-from ..evaluate.intervals import CONFIDENCE, faithfulness_intervals
+from ..evaluate import CONFIDENCE, Faithfulness, faithfulness_intervals
 from ..graph import Graph, SpanGraph
 from ..io.formats import read_edge_file
 from ..recipes.run_info import ModelAccuracy, warn_of_failure
 from ..report.circuit_summary import list_circuits
 from ..report.formatting import format_interval, format_number
 from ..report.tables import INTERVAL, number_tables
-from ..tasks.checks import warn_of_sample
 from . import options
 from .console import out, print_json, print_tables, say, show_forecast
 from .options import option
-from .repeat import JsonOptions, describe_examples, made_from, resume
+from .repeat import JsonOptions, describe_examples, made_from, name_damaged_file, resume
 from .run_options import find_runs
 from .show import weighted_edges
 
@@ -74,13 +72,11 @@ def command(
         for path, circuit in files.items():
             options.check_model(path, circuit, loaded)
         opened = [files[path] if path in files else NAMED_CIRCUITS[str(path)](loaded.graph) for path in paths]
-        examples = task.load_part(loaded, split)
+        examples = runs.load_examples(task, loaded, split)
         for graph in dict.fromkeys(circuit.graph for circuit in opened):
             check_graph(graph, loaded, examples)
         has_spans = any(isinstance(circuit.graph, SpanGraph) for circuit in opened)
         metric = metric.for_task(examples)
-        warn_of_sample(examples)
-        runs.warn_of_other_prompts(examples)
         work = [EvaluateWork(examples, evaluation.build_forecast_settings(batch_size, memory), tuple(opened))]
         if show_forecast(loaded, work, session, output.dry_run, output.json, output.is_made):
             return
@@ -100,7 +96,8 @@ def command(
                 warn_of_failure(ModelAccuracy(beats, beats))
             about = {"model": model.model, "task": task.task, "split": examples.split, "examples": len(examples)}
             record = output.write(about | _record(paths, opened, ran, definition, per_example), inputs)
-    print_json(record) if output.json else _show(record, definition)
+    with name_damaged_file(output.out_file):
+        print_json(record) if output.json else _show(record, definition)
 
 
 def _load(path: Path, level: str | None) -> Circuit:

@@ -13,11 +13,10 @@ from ..evaluate.intervals import CONFIDENCE
 from ..report.circuit_summary import open_circuit
 from ..report.formatting import format_interval, format_number
 from ..report.tables import INTERVAL, number_tables
-from ..tasks.checks import warn_of_sample
 from . import options
 from .console import explain, out, print_json, print_tables, say, show_forecast
 from .options import option
-from .repeat import JsonOptions, describe_examples, made_from, resume
+from .repeat import JsonOptions, describe_examples, made_from, name_damaged_file, resume
 from .run_options import find_runs
 
 if TYPE_CHECKING:
@@ -78,9 +77,7 @@ def command(
             singles = names or (loaded.graph.source_names if opened is None else opened.edges)
             sets = [(name,) for name in singles]
         circuits = tuple(Circuit.full(loaded.graph).without(cut) for cut in sets)
-        examples = task.load_part(loaded, split)
-        warn_of_sample(examples)
-        runs.warn_of_other_prompts(examples)
+        examples = runs.load_examples(task, loaded, split)
         work = [EvaluateWork(examples, measured.build_forecast_settings(batch_size, memory), circuits)]
         if show_forecast(loaded, work, session, output.dry_run, output.json, output.is_made):
             return
@@ -98,7 +95,8 @@ def command(
                     ran = knock_out(loaded, examples, sets[0], metric, ablation, **how)
             about = {"model": model.model, "task": task.task, "split": examples.split, "examples": len(examples)}
             record = output.write(about | _record(ran, per_example), inputs)
-    print_json(record) if output.json else _show(record, top)
+    with name_damaged_file(output.out_file):
+        print_json(record) if output.json else _show(record, top)
 
 
 def _record(ran: KnockOuts, per_example: bool) -> dict[str, Any]:

@@ -8,13 +8,12 @@ from typing import Any
 
 from ..core.ranking import Ranking
 from ..errors import InputError
-from ..evaluate.ablations import ABLATIONS
-from ..evaluate.measures import MEASURES
+from ..evaluate import ABLATIONS, MEASURES
 from ..io.atomic import SCORE_FILES, check_folder
 from ..learn import LEARNERS, Learner, TopKLearner
 from ..method import choose
 from ..recipes.settings import Settings
-from ..results.result_folder import read_start
+from ..results import read_start
 from ..tasks.metrics import METRICS
 from . import options
 from .console import print_json, say, show_forecast

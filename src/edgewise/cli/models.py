@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from .. import models
-from ..models.memory import RESERVED, Need
+from ..models.memory import RESERVED
 from ..report.tables import key_value_table, list_table, number_tables
 from ..tasks.known import KNOWN
 from . import options
@@ -51,7 +51,16 @@ def command(
         "weight_bytes": facts.weight_bytes,
         "score_bytes_per_example": 4 * graph.n_edges,
     }
-    needs = {stage: _device_needs(facts, need) for stage, need in facts.needs(length).items()}
+    needs: dict[str, dict[str, Any]] = {}
+    for stage, need in facts.needs(length).items():
+        held = {count: need.per_device(count, facts.weight_bytes, graph.n_layers) for count in DEVICE_COUNTS}
+        devices = {  # size in GB -> number of devices; None if there are too many
+            str(size): next((count for count, used in held.items() if used + RESERVED <= size * 10**9), None)
+            for size in DEVICE_SIZES
+        }
+        needs[stage] = {
+            "bytes_per_example": need.each, "fixed_bytes": need.fixed, "bytes": held[1], "devices": devices,
+        }  # fmt: skip
     if json:
         print_json(record | {"length": length, "needs": needs})
         return
@@ -85,13 +94,3 @@ def _list_families(json: bool) -> None:
     say(f"also embedded, with known circuits and tasks of the same name: {', '.join(KNOWN)}")
     say("others: a folder in HuggingFace's layout, a .gguf file, or a name on the hub")
     say("an unsupported config option raises an error that names it; --json lists the supported ones")
-
-
-def _device_needs(facts: models.ModelFacts, need: Need) -> dict[str, Any]:
-    """Return the memory for one example, and the number of devices of each size; None if there are too many."""
-    held = {count: need.per_device(count, facts.weight_bytes, facts.graph.n_layers) for count in DEVICE_COUNTS}
-    devices = {
-        str(size): next((count for count, used in held.items() if used + RESERVED <= size * 10**9), None)
-        for size in DEVICE_SIZES
-    }
-    return {"bytes_per_example": need.each, "fixed_bytes": need.fixed, "bytes": held[1], "devices": devices}

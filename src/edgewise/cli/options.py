@@ -1,34 +1,28 @@
 """The options that several commands share. A group of options is a frozen dataclass; its fields are the options.
 
-`expand` turns a command that takes such groups into a function that typer understands. Choices come from the registry
-of each family, so that `--help` lists them without importing torch.
+`load_command` in cli/__init__.py puts the fields of its groups into a command's signature. Choices come from the
+registry of each family, so that `--help` lists them without importing torch.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from copy import copy
-from dataclasses import dataclass, fields, is_dataclass, replace
-from enum import Enum
+from dataclasses import dataclass, replace
 from importlib import import_module
-from inspect import Parameter, isabstract, signature
+from inspect import isabstract
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 import typer
 
-from .. import models, recipes, runtime
+from .. import models, recipes, runtime, tasks
 from ..core.circuit import Circuit
-from ..core.scores import EdgeScores
 from ..core.statistics import INTERVALS, Bootstrap
 from ..errors import InputError
-from ..evaluate.ablations import ABLATIONS, Ablation
-from ..evaluate.faithfulness import FAITHFULNESS, Faithfulness
-from ..evaluate.measures import MEASURES
+from ..evaluate import ABLATIONS, FAITHFULNESS, MEASURES, Ablation, Faithfulness
 from ..graph import LEVELS, Graph, SpanGraph
 from ..io.reading import first_line
 from ..learn import TopKLearner
@@ -36,35 +30,18 @@ from ..method import choose, parameters
 from ..models.memory import parse_bytes
 from ..recipes.settings import Settings
 from ..report.circuit_summary import OpenCircuit, open_circuit
-from ..results import is_result, read_result
 from ..runtime.store import NO_STORE, open_partial_store
 from ..score import SCORERS, Scorer
-from ..tasks import SPLITS, Task, group_by_prompt, has_splits, is_task_file, load_task, split_task
 from ..tasks.hub import parse_columns
 from ..tasks.known import KNOWN
-from ..tasks.metrics import METRICS, Metric, TaskMetric
 from .console import detail, note, redirect_prints, status, watch_ray
 
 Number = TypeVar("Number", int, float)
 # A command with a parameter `given_options` gets the names of the options that it was called with.
 GivenOptions = frozenset[str]
-GIVEN_OPTIONS = "given_options"
 AUTO = "auto"
-# The order of the groups in `--help`.
-COMMON_PANEL = "Common options"
-PANELS = (
-    COMMON_PANEL, "Circuit", "Submission", "Model", "Task", "Scoring", "Selection", "Learning", "Evaluation", "Machine",
-    "Output",
-)  # fmt: skip
-
-
 # A file without splits is split if it has at least this many distinct rows that share no prompt.
 LEAST_SPLIT = 30
-# `--help` of a command with more options than this lists these first.
-MANY_OPTIONS = 25
-COMMON_OPTIONS = (
-    "model", "task", "examples", "split", "seed", "seeds", "learned", "device", "out_folder", "dry_run", "json",
-)  # fmt: skip
 
 
 def option(default: Any, panel: str, help: str, *names: str, choices: Iterable[str] = (), **more: Any) -> Any:
@@ -74,87 +51,9 @@ def option(default: Any, panel: str, help: str, *names: str, choices: Iterable[s
     return info
 
 
-def expand(command: Callable[..., None]) -> tuple[list[Parameter], Callable[[dict[str, Any], GivenOptions], None]]:
-    """Return the parameters of a command, with the fields of its option groups in place of the groups, and a function
-    that calls the command with their values and the names of those that were given."""
-    groups: dict[str, Any] = {}
-    expanded: list[Parameter] = []
-    hints = get_type_hints(command)
-    for parameter in signature(command).parameters.values():
-        kind = hints[parameter.name]
-        if is_dataclass(kind):
-            groups[parameter.name], kinds = kind, get_type_hints(kind)
-            expanded += [_typer_parameter(field.name, field.default, kinds[field.name]) for field in fields(kind)]
-        elif parameter.name != GIVEN_OPTIONS:
-            expanded.append(_typer_parameter(parameter.name, parameter.default, kind))
-
-    def call(values: dict[str, Any], given_options: GivenOptions) -> None:
-        values = {name: _plain_value(value) for name, value in values.items()}
-        if values.get("task") == AUTO:
-            values["task"] = default_task(values["model"])
-        built = {
-            name: group(**{field.name: values.pop(field.name) for field in fields(group)})
-            for name, group in groups.items()
-        }
-        more = {GIVEN_OPTIONS: given_options} if GIVEN_OPTIONS in hints else {}
-        command(**values, **built, **more)
-
-    if len(expanded) > MANY_OPTIONS:
-        for index, parameter in enumerate(expanded):
-            if parameter.name in COMMON_OPTIONS:
-                default = copy(parameter.default)
-                default.rich_help_panel = COMMON_PANEL
-                expanded[index] = parameter.replace(default=default)
-    expanded.sort(key=lambda parameter: ("", None, *PANELS).index(getattr(parameter.default, "rich_help_panel", "")))
-    return expanded, call
-
-
-def _plain_value(value: Any) -> Any:
-    """Return the value of an option: a choice as text, and paths with ~, which shells keep in --out=~/x, in full."""
-    if isinstance(value, list):
-        return [_plain_value(item) for item in value]
-    if isinstance(value, str | Path) and str(value).startswith("~/"):
-        return type(value)(os.path.expanduser(value))
-    return value.value if isinstance(value, Enum) else value
-
-
-def _typer_parameter(name: str, default: Any, kind: Any) -> Parameter:
-    """Return a parameter as typer wants it: choices are an Enum, and a flag has no --no-FLAG."""
-    if kind is bool and not default.param_decls:
-        default = copy(default)
-        default.param_decls = (f"--{name.replace('_', '-')}",)
-    choices = getattr(default, "choices", ())
-    if choices and default.metavar is None:  # an option with a metavar takes other texts, too
-        enum = Enum("Choice", {choice: choice for choice in choices})  # type: ignore[misc]
-        kind = enum if kind is str else enum | None
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-
-
 def default_task(model: str) -> str:
     """Return the task to use with a model if none is given."""
     return model if model in KNOWN else "ioi"
-
-
-def find_truth(truth: str, paths: Iterable[Path]) -> str:
-    """Return the name of a true circuit. For auto, it is that of the only known/NAME model of runs and scores."""
-    if truth != AUTO:
-        return truth
-    models_of_paths = {_recorded_model(path) for path in paths}
-    name = models_of_paths.pop() if len(models_of_paths) == 1 else ""
-    if name not in KNOWN:
-        raise InputError(
-            "there is no true circuit to compare with; give --truth FILE, or --truth known/NAME. By default it is that "
-            f"of a run's own model, if this is one of {', '.join(KNOWN)}"
-        )
-    return name
-
-
-def _recorded_model(path: Path) -> str:
-    """Return the name of the model of a run or of scores; "" if it isn't recorded."""
-    if is_result(path):
-        return read_result(path).run.model
-    is_scores = (path / "scores.json").is_file()
-    return str(EdgeScores.load(path).provenance.get("model", "")) if is_scores else ""
 
 
 def parse_numbers(option_name: str, text: str, kind: type[Number], example: str) -> tuple[Number, ...]:
@@ -163,27 +62,6 @@ def parse_numbers(option_name: str, text: str, kind: type[Number], example: str)
         return tuple(kind(part) for part in text.split(",") if part.strip())
     except ValueError:
         raise InputError(f"{option_name} takes numbers such as {example}, not {text[:80]!r}") from None
-
-
-def load_scorer(text: str) -> type[Scorer]:
-    """Import the class that MODULE:CLASS names, from the current folder or an installed package.
-
-    Raise InputError if it isn't a scorer, or has the name of a scorer of edgewise: files would confuse the two.
-    """
-    module_name, _, class_name = text.partition(":")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        custom = getattr(import_module(module_name), class_name, None)
-    except Exception as error:  # the module is the user's, and may raise anything
-        reason = f"{type(error).__name__}: {first_line(error)}"
-        raise InputError(f"--scorer {text}: module {module_name!r} can't be imported ({reason})") from error
-    if not isinstance(custom, type) or not issubclass(custom, Scorer) or isabstract(custom):
-        expected = f"class {class_name!r} that derives from edgewise.Scorer"
-        raise InputError(f"--scorer {text}: {module_name!r} has no {expected}")
-    if custom.name in SCORERS:
-        raise InputError(f"--scorer {text}: edgewise has a scorer {custom.name!r} already; give yours another name")
-    return custom
 
 
 def join_names(names: Iterable[str]) -> str:
@@ -222,7 +100,10 @@ COLUMNS = option(
     None, "Task", "For hub:NAME, the fields of the data set: clean=prompt,corrupted=other.prompt,correct=answer."
 )
 METRIC = option(
-    AUTO, "Scoring", "The number that is computed per example; auto: the one that suits the task.", choices=METRICS
+    AUTO,
+    "Scoring",
+    "The number that is computed per example; auto: the one that suits the task.",
+    choices=tasks.METRICS,
 )
 ABLATION = option("patching", "Evaluation", "What replaces the edges outside a circuit.", choices=ABLATIONS)
 POSITIONS = option(
@@ -292,33 +173,33 @@ class TaskOptions:
     skip_bad: bool = SKIP_BAD
     columns: str | None = COLUMNS
 
-    def load(self, model: models.Model, split: str) -> Task:
+    def load(self, model: models.Model, split: str) -> tasks.Task:
         """Return the task's examples of a split in the model's tokens."""
         columns = None if self.columns is None else parse_columns(self.columns)
-        return load_task(
+        return tasks.load_task(
             self.task, model, split, self.examples, self.seed, self.spans, self.chat, self.skip_bad, columns
         )
 
-    def load_part(self, model: models.Model, split: str) -> Task:
+    def load_part(self, model: models.Model, split: str) -> tasks.Task:
         """Return the examples of a split as `run` uses them: of a file without splits, a third of its rows."""
-        whole = self.load_whole(model) if split in SPLITS else None
+        whole = self.load_whole(model) if split in tasks.SPLITS else None
         if whole is not None:
             third = f"a third of its rows is used for {split}, as in `run` (--split all: all)"
             note(f"{self.task} has no splits, so {third}")
         return self.load_split(whole, model, split)
 
-    def load_split(self, whole: Task | None, model: models.Model, split: str) -> Task:
+    def load_split(self, whole: tasks.Task | None, model: models.Model, split: str) -> tasks.Task:
         """Return the examples of a split: of `whole`, all rows of a file without splits, a third."""
-        if whole is None or split not in SPLITS:
+        if whole is None or split not in tasks.SPLITS:
             return self.load(model, split)
-        return split_task(whole, split).head(self.examples)
+        return tasks.split_task(whole, split).head(self.examples)
 
-    def load_whole(self, model: models.Model) -> Task | None:
+    def load_whole(self, model: models.Model) -> tasks.Task | None:
         """Return all examples of a file without splits that has enough distinct rows to be split; else None."""
-        if not is_task_file(self.task) or has_splits(Path(self.task)):
+        if not tasks.is_task_file(self.task) or tasks.has_splits(Path(self.task)):
             return None
         whole = replace(self, examples=None).load(model, "train")
-        return whole if len(group_by_prompt(whole.examples)) >= LEAST_SPLIT else None
+        return whole if len(tasks.group_by_prompt(whole.examples)) >= LEAST_SPLIT else None
 
 
 @dataclass(frozen=True)
@@ -394,10 +275,26 @@ class ScorerOptions:
     )
 
     def build_scorer(self) -> Scorer:
-        """Return the scorer. The module of a custom one is imported."""
-        if ":" not in self.scorer:
+        """Return the scorer. MODULE:CLASS is imported from the current folder or an installed package.
+
+        Raise InputError if it isn't a scorer, or has the name of a scorer of edgewise: files would confuse the two.
+        """
+        module_name, colon, class_name = self.scorer.partition(":")
+        if not colon:
             return choose("scorer", SCORERS, self.scorer, steps=self.steps, best=self.best)
-        custom = load_scorer(self.scorer)
+        if str(Path.cwd()) not in sys.path:
+            sys.path.insert(0, str(Path.cwd()))
+        flag = f"--scorer {self.scorer}"
+        try:
+            custom = getattr(import_module(module_name), class_name, None)
+        except Exception as error:  # the module is the user's, and may raise anything
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            raise InputError(f"{flag}: module {module_name!r} can't be imported ({reason})") from error
+        if not isinstance(custom, type) or not issubclass(custom, Scorer) or isabstract(custom):
+            expected = f"class {class_name!r} that derives from edgewise.Scorer"
+            raise InputError(f"{flag}: {module_name!r} has no {expected}")
+        if custom.name in SCORERS:
+            raise InputError(f"{flag}: edgewise has a scorer {custom.name!r} already; give yours another name")
         return choose("scorer", {custom.name: custom}, custom.name, steps=self.steps, best=self.best)
 
 
@@ -448,9 +345,9 @@ class MetricOptions:
     metric: str = METRIC
     ablation: str = ABLATION
 
-    def build_metric(self) -> Metric:
+    def build_metric(self) -> tasks.Metric:
         """Return the metric."""
-        return choose("metric", METRICS, self.metric)
+        return choose("metric", tasks.METRICS, self.metric)
 
     def build_ablation(self) -> Ablation:
         """Return the ablation."""
@@ -462,7 +359,7 @@ class MetricOptions:
         Settings are those of a run, which scores edges. The default metric stands for one without a gradient.
         """
         metric = self.build_metric()
-        scored = metric if metric.differentiable else TaskMetric()
+        scored = metric if metric.differentiable else tasks.TaskMetric()
         return Settings(metric=scored, ablation=self.build_ablation(), batch_size=batch_size, memory=memory)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..io.atomic import check_file, to_plain, write_json
+from ..io.reading import first_line
 from ..io.records import read_json
 from ..method import plain
 from ..recipes.run_info import versions
@@ -76,6 +77,15 @@ def read_record(path: Path) -> dict[str, Any]:
     except InputError:
         return {}
     return record if isinstance(record, dict) else {}
+
+
+@contextmanager
+def name_damaged_file(path: Path | None) -> Iterator[None]:
+    """Raise InputError with the name of a command's earlier result if it lacks what is shown of it."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path} can't be read: {first_line(error)}; replace it with --overwrite") from error
 
 
 @dataclass(frozen=True)

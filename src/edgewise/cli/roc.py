@@ -21,6 +21,7 @@ from ..select.problem import RANKINGS
 from . import options
 from .console import explain, out, print_json, print_tables, say
 from .options import option
+from .run_options import find_truth
 
 
 def command(
@@ -39,7 +40,7 @@ def command(
 
     Scores are ranked by their signed and by their absolute value. Of a run, its learned rankings are compared, too.
     """
-    truth = options.find_truth(truth, scores)
+    truth = find_truth(truth, scores)
     circuit = read_truth(truth)
     rows: list[dict[str, Any]] = []
     for path in scores:

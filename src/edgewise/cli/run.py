@@ -1,7 +1,4 @@
-"""edgewise run: score, select, evaluate and report.
-
-`load_command` in cli/__init__.py calls `command`, with its option groups filled in by `options.expand`.
-"""
+"""edgewise run: score, select, evaluate and report. `load_command` in cli/__init__.py calls `command`."""
 
 from __future__ import annotations
 
@@ -19,7 +16,8 @@ from ..recipes.recipe import Recipes, learned_recipes, list_recipes, merge_recip
 from ..recipes.settings import LEARN_MINUTES, Settings
 from ..report.verification import read_verification, summarise_tests
 from ..report.write_result import write_result
-from ..results.result_folder import FILE_PATTERN, is_result, read_result, read_start, result_summary
+from ..results import is_result, read_result, read_start, result_summary
+from ..results.result_folder import FILE_PATTERN
 from ..runtime.unit_keys import custom_digests
 from ..tasks import SPLITS, Task, has_splits, is_task_file
 from . import options
@@ -27,8 +25,7 @@ from .console import duration, explain, note, print_json, show_forecast
 from .options import option
 from .repeat import check_same, made_from, resume
 from .report import show_published, show_run
-from .run_verification import forecast_tests, verify_run
-from .verify import show_verdicts
+from .verify import forecast_tests, show_verdicts, verify_run
 
 if TYPE_CHECKING:
     from ..learn import TopKLearner
@@ -86,6 +83,7 @@ def command(
     are edges superfluous, and so on (verification.html).
     """
     from ..pipeline import discover
+    from ..recipes.forecast import EvaluateWork, LearnWork, ScoreWork, SelectWork
     from ..recipes.tuning import tuning_recipes, tuning_task
     from ..score.run_scorer import has_partial_scores
 
@@ -131,12 +129,25 @@ def command(
             verify=verify,  # by default, whether the circuit is tested depends on nothing but the other inputs
         )  # fmt: skip
         if is_made and not dry_run:
-            _show(folder, _read_made(folder, inputs), read_verification(folder), json)
+            try:
+                discovery = read_result(folder)
+            except InputError as error:
+                raise InputError(f"{error}, with --overwrite") from None
+            check_same(folder, discovery.run.made_from or None, inputs)
+            _show(folder, discovery, read_verification(folder), json)
             return
         if learner is not None and has_budget:
             by_learning = _plan_within(minutes, loaded, train, settings, learner, common.time_limit, session)
         recipes = merge_recipes(recipes, by_learning)
-        work = _list_work(recipes, settings, train, test, validation)
+        pairs = tuple(list_recipes(recipes))
+        learners = dict.fromkeys(recipe.learner for _, recipe in pairs if recipe.learner)
+        selected = SelectWork(train, settings, pairs)
+        work: list[Work] = [
+            ScoreWork(train, settings),
+            *(LearnWork(train, settings, learner) for learner in learners),
+            selected,
+            *(EvaluateWork(splits[name], settings, selected=selected) for name in splits if name != "train"),
+        ]
         if verify is not False:
             work += forecast_tests(loaded, test, settings, task.seed, is_forced=verify is True)
         if show_forecast(loaded, work, session, dry_run, json, is_made=False):
@@ -146,8 +157,8 @@ def command(
         if not json:
             graph = settings.graph(loaded.graph, train)
             explain(f"{graph}, {graph.count(graph.n_edges)}", _short_name(loaded.name))
-            pairs = f"{len(train)} pairs to score on ({train.split}), {len(test)} to evaluate on ({test.split})"
-            explain(pairs, train.name)
+            counts = f"{len(train)} pairs to score on ({train.split}), {len(test)} to evaluate on ({test.split})"
+            explain(counts, train.name)
             show_published(settings)
         scored_by = (settings.scorer, settings.metric, settings.batch_size, settings.memory)
         is_partial = has_partial_scores(session, loaded, train, *scored_by, settings.positions, settings.level)
@@ -202,16 +213,6 @@ def _show(folder: Path, discovery: Discovery, tested: dict[str, Any] | None, jso
         show_verdicts(tested)
 
 
-def _read_made(folder: Path, inputs: dict[str, Any]) -> Discovery:
-    """Return the result in a folder. Raise InputError if it was made from other inputs."""
-    try:
-        discovery = read_result(folder)
-    except InputError as error:
-        raise InputError(f"{error}, with --overwrite") from None
-    check_same(folder, discovery.run.made_from or None, inputs)
-    return discovery
-
-
 def _plan_within(
     minutes: float,
     model: models.Model,
@@ -261,22 +262,6 @@ def _load_splits(
         elif has_splits(file):
             note(f"{name} has no rows of split validation, so recipes are chosen on {split}; --tune uses train")
     return train, test, validation
-
-
-def _list_work(recipes: Recipes, settings: Settings, train: Task, test: Task, validation: Task | None) -> list[Work]:
-    """Return the parts of the run whose cost is forecast."""
-    from ..recipes.forecast import EvaluateWork, LearnWork, ScoreWork, SelectWork
-
-    pairs = tuple(list_recipes(recipes))
-    learners = dict.fromkeys(recipe.learner for _, recipe in pairs if recipe.learner)
-    evaluated = [test] if validation is None else [test, validation]
-    selected = SelectWork(train, settings, pairs)
-    return [
-        ScoreWork(train, settings),
-        *(LearnWork(train, settings, learner) for learner in learners),
-        selected,
-        *(EvaluateWork(examples, settings, selected=selected) for examples in evaluated),
-    ]
 
 
 def _short_name(name: str) -> str:

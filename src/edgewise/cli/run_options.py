@@ -7,15 +7,16 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..core.scores import EdgeScores
 from ..errors import InputError, warn
-from ..evaluate.ablations import ABLATIONS
-from ..evaluate.faithfulness import FAITHFULNESS
+from ..evaluate import ABLATIONS, FAITHFULNESS
 from ..models import DEMO
 from ..models.model_files import CONFIG_FILE
 from ..recipes.discovery import Discovery
 from ..results import is_result, read_result
-from ..tasks import is_task_file
-from ..tasks.metrics import METRICS
+from ..tasks import METRICS, is_task_file
+from ..tasks.checks import warn_of_sample
+from ..tasks.known import KNOWN
 from . import options
 from .console import note
 
@@ -46,9 +47,13 @@ class CircuitRuns:
         self, model: options.RunModelOptions, task: options.RunTaskOptions, measured: Measured
     ) -> tuple[options.RunModelOptions, options.RunTaskOptions, Measured]:
         """Return the options with those of the runs in place of those that were not given. Print a note of them."""
-        taken = self._taken({field.name for group in (model, task, measured) for field in fields(group)})
-        if taken:
-            note(f"{_describe(taken, (model, task, measured))}, as in the run of the circuits")
+        all_fields = [field for group in (model, task, measured) for field in fields(group)]
+        taken = self._taken({field.name for field in all_fields})
+        if taken:  # Of --bos and --metric, the run recorded what auto stands for: they are shown, too.
+            defaults = {field.name: getattr(field.default, "default", None) for field in all_fields}
+            changed = {f"--{name.replace('_', '-')}": v for name, v in taken.items() if defaults[name] != v}
+            shown = (flag if value is True else f"{flag} {value}" for flag, value in changed.items())
+            note(f"{' '.join(shown)}, as in the run of the circuits")
         model_name = taken.get("model") or model.model or DEMO
         if not task.task and "task" not in taken:
             taken["task"] = options.default_task(model_name)
@@ -68,11 +73,12 @@ class CircuitRuns:
                 f"{folder} was made with model {run.model!r}, not with {model.name!r}; give --model {run.model}"
             )
 
-    def warn_of_other_prompts(self, task: Task) -> None:
-        """Warn if the examples of the runs' own task aren't those of the runs: some may have been scored."""
-        if not self.given_options.isdisjoint(("task", *TASK_OPTIONS, *MODEL_OPTIONS, "model")):
-            return
-        for folder, discovery in self.runs.items():
+    def load_examples(self, task_options: options.TaskOptions, model: Model, split: str) -> Task:
+        """Return the examples of a split. Warn if they are few or copies, or have changed since the runs."""
+        task = task_options.load_part(model, split)
+        warn_of_sample(task)
+        is_other = not self.given_options.isdisjoint(("task", *TASK_OPTIONS, *MODEL_OPTIONS, "model"))
+        for folder, discovery in ({} if is_other else self.runs).items():
             test = discovery.run.test
             first = task.head(test.examples)
             if test.split == task.split and len(first) == test.examples and first.digest != test.prompts:
@@ -80,6 +86,7 @@ class CircuitRuns:
                     f"the prompts of {task.name} have changed since {folder} was made: some examples may be among "
                     "those that it scored, and circuits look better on these; run it again"
                 )
+        return task
 
     def _taken(self, names: set[str]) -> dict[str, Any]:
         """Return option -> value of the options that were not given and that the runs have, the same in each."""
@@ -108,16 +115,34 @@ class CircuitRuns:
 
 
 def find_runs(circuits: Iterable[Path], given_options: options.GivenOptions) -> CircuitRuns:
-    """Return the runs that circuits are from: result folders, and files and folders in them."""
-    folders = filter(None, map(_find_run, circuits))
-    return CircuitRuns({folder: read_result(folder) for folder in folders}, given_options)
+    """Return the runs that circuits are from: result folders, and the files in their circuits/."""
+    runs: dict[Path, Discovery] = {}
+    for path in circuits:
+        folder = path if path.is_dir() else path.parent
+        folder = folder.parent if folder.name == "circuits" else folder
+        if folder not in runs and is_result(folder):
+            runs[folder] = read_result(folder)
+    return CircuitRuns(runs, given_options)
 
 
-def _find_run(path: Path) -> Path | None:
-    """Return the result folder that a path is, or is in the circuits/ of."""
-    folder = path if path.is_dir() else path.parent
-    folder = folder.parent if folder.name == "circuits" else folder
-    return folder if is_result(folder) else None
+def find_truth(truth: str, paths: Iterable[Path]) -> str:
+    """Return the name of a true circuit. For auto, it is that of the only known/NAME model of runs and scores."""
+    if truth != options.AUTO:
+        return truth
+    models = set()
+    for path in paths:
+        if is_result(path):
+            models.add(read_result(path).run.model)
+        else:
+            is_scores = (path / "scores.json").is_file()
+            models.add(str(EdgeScores.load(path).provenance.get("model", "")) if is_scores else "")
+    name = models.pop() if len(models) == 1 else ""
+    if name not in KNOWN:
+        raise InputError(
+            "there is no true circuit to compare with; give --truth FILE, or --truth known/NAME. By default it is that "
+            f"of a run's own model, if this is one of {', '.join(KNOWN)}"
+        )
+    return name
 
 
 def _locate(name: str, run: Path, file: str = "") -> str:
@@ -147,15 +172,6 @@ def _recorded_options(folder: Path, discovery: Discovery) -> dict[str, Any]:
         "ablation": settings.ablation.name,
         "faithfulness": settings.faithfulness.name,
     }
-
-
-def _describe(taken: dict[str, Any], groups: Iterable[Any]) -> str:
-    """Return the model, the task, and the other options that aren't the default, as on the command line."""
-    defaults = {field.name: getattr(field.default, "default", None) for group in groups for field in fields(group)}
-    # Of --bos and --metric, the run recorded what auto stands for: they are shown, too.
-    shown = {name: value for name, value in taken.items() if defaults[name] != value}
-    flags = {name: f"--{name.replace('_', '-')}" for name in shown}
-    return " ".join(flags[name] if value is True else f"{flags[name]} {value}" for name, value in shown.items())
 
 
 def _replace(group: Any, values: dict[str, Any]) -> Any:

@@ -23,8 +23,7 @@ from ..io.reading import wrap_read_errors
 from ..method import choose
 from ..report.tables import key_value_table, number_tables
 from ..runtime.store import open_partial_store
-from ..select import SOLVERS, Selection, SelectionProblem, Status, parse_count, parse_share, solve, solve_path
-from ..select.problem import RANKINGS
+from ..select import RANKINGS, SOLVERS, Selection, SelectionProblem, Status, parse_count, parse_share, solve, solve_path
 from . import options
 from .console import out, print_json, print_tables, say
 from .options import option
@@ -181,6 +180,7 @@ def _read_made(paths: Sequence[Path], target: Path, inputs: dict[str, Any]) -> t
 
 def _show(selections: Sequence[Selection], records: list[dict[str, Any]], pnr: float | None) -> None:
     """Print the selections, and how the solver ended."""
+    graph = selections[0].circuit.graph
     # Heuristics have no bound.
     hidden = {"gap", "bound"} if selections[-1].status == Status.HEURISTIC else set()
     if len(records) > 1:
@@ -188,23 +188,19 @@ def _show(selections: Sequence[Selection], records: list[dict[str, Any]], pnr: f
         columns += ["possible_pnr"] if any(record["possible_pnr"] is not None for record in records) else []
         columns = [column for column in columns if column not in hidden]
         rows = [[_cell(record[column]) for column in columns] for record in records]
-        print_tables(
-            number_tables([_heading(column, selections[0].circuit.graph) for column in columns], rows, out.width)
-        )
+        print_tables(number_tables([_heading(column, graph) for column in columns], rows, out.width))
     else:
         cells = {
-            _heading(name, selections[0].circuit.graph): _cell(value)
+            _heading(name, graph): _cell(value)
             for name, value in records[0].items()
             if value is not None and name not in hidden
         }
-        out.print(key_value_table(f"a circuit, {selections[0].circuit.graph.unit}s: {selections[0].n_kept}", cells))
+        out.print(key_value_table(f"a circuit, {graph.unit}s: {selections[0].n_kept}", cells))
     for status in dict.fromkeys(selection.status for selection in selections):
         say(status.advice)
     if any(selection.possible_pnr is not None for selection in selections):
-        say(
-            f"PNR {pnr:g} asks for more positive {selections[0].circuit.graph.units} than "
-            "there are: possible_pnr is the largest possible share"
-        )
+        asked = f"PNR {pnr:g} asks for more positive {graph.units} than there are"
+        say(f"{asked}: possible_pnr is the largest possible share")
 
 
 def _cell(value: Any) -> str:

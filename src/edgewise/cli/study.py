@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 from .. import recipes, runtime, study as studies
 from ..errors import InputError
 from ..io.atomic import check_folder, tree_digest
-from ..io.reading import wrap_read_errors
 from ..learn import LEARNERS
 from ..models.model_files import UNTRAINED
 from ..report.study_tables import write_study
@@ -20,7 +19,7 @@ from ..tasks.hub import parse_columns
 from . import options
 from .console import duration, explain, note, out, print_forecast, print_json, print_tables, say, show_progress, status
 from .options import option, parse_numbers
-from .repeat import KEY, check_same, made_from, read_record
+from .repeat import KEY, check_same, made_from, name_damaged_file, read_record
 from .report import show_study
 
 
@@ -109,6 +108,7 @@ def command(
     if scorers is None and truth is not None:
         raise InputError("--truth needs --scorers: nothing else compares with a known circuit")
     common.check_kind()
+    truth = None if truth == options.AUTO else truth  # --truth without a value is the default
     if truth is not None and (common.positions or common.level != "edge"):
         other = "--positions" if common.positions else f"--level {common.level}"
         raise InputError(f"--truth compares with rankings of edges; give one of --truth and {other}")
@@ -116,11 +116,45 @@ def command(
         common.check_learning(bool(common.learned))
     if ":" in common.scorer:
         raise InputError("a study takes the scorers of edgewise; use your own with `edgewise run` or `score`")
-    plan = _build_plan(model, common, grids, task, seeds, examples, prompts, with_control=control is not None)
+    names = _names(model.model or ["demo"])
+    tasks = _names(task or list(dict.fromkeys(map(options.default_task, names))))
+    for name in tasks:
+        check_task(name)
+    if control is not None:
+        names = tuple(dict.fromkeys((*names, *(f"{UNTRAINED}{name.removeprefix(UNTRAINED)}" for name in names))))
+    plan = studies.Plan(
+        models=names,
+        tasks=tasks,
+        seeds=seeds,
+        examples=examples,
+        grid=grids.build(common.time_limit),
+        settings=common.build_settings(common.build_bootstrap(10)),
+        device=model.device,
+        dtype=model.dtype,
+        bos=model.bos,
+        unsplit=tuple(name for name in tasks if is_task_file(name) and not has_splits(Path(name))),
+        learner=common.build_learner(seed=0) if common.learned else None,
+        trust_remote_code=model.trust_remote_code,
+        baselines=not common.as_published,
+        spans=prompts.spans,
+        chat=prompts.chat,
+        skip_bad=prompts.skip_bad,
+        columns=() if prompts.columns is None else tuple(parse_columns(prompts.columns).items()),
+    )
     uses_cache = not model.no_cache
     plan.check(uses_cache)  # before anything is written
     if scorers is not None:
-        _check_unused(common, grids)
+        # The attributes of the class are typer's options, which have the default values.
+        changed = [name for name, value in asdict(grids).items() if value != getattr(GridOptions, name).default]
+        unused = [
+            *changed, *(name for name in ("learned", "as_published", "fill") if getattr(common, name)),
+            *common.given_intervals, *["scorer"] * (common.scorer != "eap-ig"),
+        ]  # fmt: skip
+        if unused:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in unused)
+            raise InputError(
+                f"{flags} would have no effect with --scorers, which compares scorers and learners by name"
+            )
         folder = out_folder or Path("results/methods")
         _compare_methods(plan, _names([scorers]), truth, common, folder, overwrite, uses_cache, dry_run, json)
         return
@@ -142,57 +176,6 @@ def command(
         with status("writing tables and the figure"):
             summary = write_study(study, opened.folder)
     show_study(out_folder, study, summary, json)
-
-
-def _build_plan(
-    model: StudyModelOptions,
-    common: options.RunOptions,
-    grids: GridOptions,
-    task: list[str] | None,
-    seeds: int,
-    examples: int | None,
-    prompts: PromptOptions,
-    with_control: bool,
-) -> studies.Plan:
-    """Return what a study runs."""
-    names = _names(model.model or ["demo"])
-    tasks = _names(task or list(dict.fromkeys(map(options.default_task, names))))
-    for name in tasks:
-        check_task(name)
-    if with_control:
-        names = tuple(dict.fromkeys((*names, *(f"{UNTRAINED}{name.removeprefix(UNTRAINED)}" for name in names))))
-    return studies.Plan(
-        models=names,
-        tasks=tasks,
-        seeds=seeds,
-        examples=examples,
-        grid=grids.build(common.time_limit),
-        settings=common.build_settings(common.build_bootstrap(10)),
-        device=model.device,
-        dtype=model.dtype,
-        bos=model.bos,
-        unsplit=tuple(name for name in tasks if is_task_file(name) and not has_splits(Path(name))),
-        learner=common.build_learner(seed=0) if common.learned else None,
-        trust_remote_code=model.trust_remote_code,
-        baselines=not common.as_published,
-        spans=prompts.spans,
-        chat=prompts.chat,
-        skip_bad=prompts.skip_bad,
-        columns=() if prompts.columns is None else tuple(parse_columns(prompts.columns).items()),
-    )
-
-
-def _check_unused(common: options.RunOptions, grids: GridOptions) -> None:
-    """Raise InputError for options that a comparison of scorers doesn't use."""
-    # The attributes of the class are typer's options, which have the default values.
-    changed = [name for name, value in asdict(grids).items() if value != getattr(GridOptions, name).default]
-    unused = [
-        *changed, *(name for name in ("learned", "as_published", "fill") if getattr(common, name)),
-        *common.given_intervals, *["scorer"] * (common.scorer != "eap-ig"),
-    ]  # fmt: skip
-    if unused:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in unused)
-        raise InputError(f"{names} would have no effect with --scorers, which compares scorers and learners by name")
 
 
 def _compare_methods(
@@ -224,38 +207,27 @@ def _compare_methods(
     if is_made and not dry_run:
         content = read_record(folder / methods_table.FILE)
         check_same(folder, content.get(KEY), inputs)
-        with wrap_read_errors(folder / methods_table.FILE):
-            _show_methods(content, folder, as_json)
-        return
-    with common.session(folder, dry_run) as session:
-        if dry_run:
-            forecasts = studies.method_forecasts(plan, names, **parameters, cache=cache, engine=session.engine)
-            _show_forecasts(forecasts, as_json)
-            return
-        with show_progress(session) as session:
-            comparison = studies.compare_methods(plan, names, truth, **parameters, cache=cache, session=session)
-        with status("writing the table and the figure"):
-            content = methods_table.write_methods(comparison, folder, overwrite, inputs)
-    _show_methods(content, folder, as_json)
-
-
-def _show_methods(content: Mapping[str, Any], folder: Path, as_json: bool) -> None:
-    """Print a comparison of scorers and learners."""
-    from ..report import methods_table  # imports torch
-
+    else:
+        with common.session(folder, dry_run) as session:
+            if dry_run:
+                forecasts = studies.method_forecasts(plan, names, **parameters, cache=cache, engine=session.engine)
+                _show_forecasts(forecasts, as_json)
+                return
+            with show_progress(session) as session:
+                comparison = studies.compare_methods(plan, names, truth, **parameters, cache=cache, session=session)
+            with status("writing the table and the figure"):
+                content = methods_table.write_methods(comparison, folder, overwrite, inputs)
     if as_json:
         print_json(dict(content) | {"out": str(folder)})
         return
-    print_tables(methods_table.methods_terminal(content, out.width))
-    for line in methods_table.rank_lines(content):
-        say(line)
-    for cell in content["cells"]:
-        explain(methods_table.describe_method_cell(cell))
-    for line in (
-        *methods_table.LEGEND,
-        *[methods_table.TRUTH_LEGEND] * any(cell["true_edges"] for cell in content["cells"]),
-    ):
-        explain(line)
+    with name_damaged_file(folder / methods_table.FILE):
+        print_tables(methods_table.methods_terminal(content, out.width))
+        for line in methods_table.rank_lines(content):
+            say(line)
+        has_truth = any(cell["true_edges"] for cell in content["cells"])
+        cells = map(methods_table.describe_method_cell, content["cells"])
+        for line in (*cells, *methods_table.LEGEND, *[methods_table.TRUTH_LEGEND] * has_truth):
+            explain(line)
     say(f"results in {folder}: methods.md, methods.csv, methods.json, figure.png, figure.svg")
 
 

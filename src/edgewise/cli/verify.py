@@ -3,44 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import typer
 
-from ..core.circuit import masks_digest
+from ..core.circuit import Circuit, masks_digest
 from ..errors import InputError
-from ..evaluate.ablations import ABLATIONS
+from ..evaluate import ABLATIONS, DEFAULT_SHARE, size_to_edges
 from ..graph import SpanGraph
 from ..io.atomic import check_file, check_folder
 from ..io.formats import check_holds
-from ..report.verification import (
-    FILE_PATTERN,
-    RECORD,
-    condition_tables,
-    summary_lines,
-    verdict_tables,
-    write_verification,
-)
-from ..tasks import SPLITS, Task, has_splits, is_task_file
-from ..tasks.checks import warn_of_sample
+from ..recipes import Discovery, Settings
+from ..report import verification
+from ..report.circuit_summary import open_run_circuit
+from ..tasks import METRICS, SPLITS, Task, has_splits, is_task_file
 from ..tasks.known import KNOWN
-from ..tasks.metrics import METRICS
 from . import options
-from .console import explain, out, print_json, print_tables, say, show_forecast
+from .console import explain, note, out, print_json, print_tables, say, show_forecast
 from .options import option
-from .repeat import KEY, check_same, describe_examples, made_from, read_record, resume
+from .repeat import KEY, check_same, describe_examples, made_from, name_damaged_file, read_record, resume
 from .run_options import find_runs
 
 if TYPE_CHECKING:
+    from ..models import Model
     from ..recipes.forecast import Work
-    from ..recipes.settings import Settings
+    from ..runtime.session import Session
+    from ..verify import VerifySettings
     from ..verify.plan import VerificationPlan
 
 ALL = "all"
 # The number of other ablations and metrics of the robustness test: without its own, and auto is one of the others.
 OTHER_CONDITIONS = len(ABLATIONS) - 1 + len(METRICS) - 2
+# The tests of a run's circuit. With 60 draws and 80 examples every test can reach significance. 1e12 operations take
+# about ten seconds on two cores.
+QUICK_CIRCUITS, QUICK_EXAMPLES, QUICK_OPERATIONS = 60, 80, 1e12
 
 
 def command(
@@ -90,9 +90,9 @@ def command(
         model = replace(model, model=circuit.as_posix())
     runs = find_runs([circuit], given_options)
     model, task, measured = runs.complete(model, task, measured)
-    is_made = not overwrite and out_folder is not None and (out_folder / RECORD).is_file()
+    is_made = not overwrite and out_folder is not None and (out_folder / verification.RECORD).is_file()
     if out_folder is not None:
-        check_folder(out_folder, overwrite or is_made, FILE_PATTERN)
+        check_folder(out_folder, overwrite or is_made, verification.FILE_PATTERN)
     if minimal is not None:
         check_file(minimal, overwrite, [circuit, model.model, task.task])
     settings = VerifySettings(circuits, quantile, epsilon, tolerance, alpha=alpha, seed=task.seed)
@@ -110,15 +110,13 @@ def command(
         loaded = model.load()
         options.check_model(circuit, opened.circuit, loaded)
         runs.check_weights(loaded)
-        examples = task.load_part(loaded, split)
+        examples = runs.load_examples(task, loaded, split)
         check_graph(opened.circuit.graph, loaded, examples)
         others: dict[str, Task] = {}
         if "robustness" in test_names:  # the other splits, as far as the task has them
             file = Path(task.task) if is_task_file(task.task) else None
             names = [name for name in SPLITS if name != split and (file is None or has_splits(file, name))]
             others = {name: task.load(loaded, name) for name in names}
-        warn_of_sample(examples)
-        runs.warn_of_other_prompts(examples)
         work = list_work(plan, examples, measured.build_forecast_settings(batch_size, memory), others, test_names)
         if show_forecast(loaded, work, session, dry_run, json, is_made):
             return
@@ -128,7 +126,7 @@ def command(
             batch_size=batch_size, memory=memory, positions=[examples.span_digest] if has_spans else None,
         )  # fmt: skip
         if is_made and out_folder is not None:
-            record = read_record(out_folder / RECORD)
+            record = read_record(out_folder / verification.RECORD)
             check_same(out_folder, record.get(KEY), inputs)
         else:
             with resume(session) as session:
@@ -138,17 +136,19 @@ def command(
                 )  # fmt: skip
             record = {"circuit": opened.name} | result.record() | {KEY: inputs}
             if out_folder is not None:
-                write_verification(out_folder, record, opened.name, overwrite)
+                verification.write_verification(out_folder, record, opened.name, overwrite)
         if minimal is not None:
-            smaller = plan.circuit.without(record["superfluous"]).prune()
+            with name_damaged_file(out_folder):
+                smaller = plan.circuit.without(record["superfluous"]).prune()
             smaller.save(minimal, opened.score, {"made_by": "edgewise verify", "circuit": str(circuit)})
     if json:
         print_json(record)
         return
-    print_tables(verdict_tables(record, out.width))
-    print_tables(condition_tables(record, out.width))
-    for line in summary_lines(record):
-        say(line)
+    with name_damaged_file(out_folder):
+        print_tables(verification.verdict_tables(record, out.width))
+        print_tables(verification.condition_tables(record, out.width))
+        for line in verification.summary_lines(record):
+            say(line)
     explain(
         "statistic: share of random circuits beaten, of superfluous edges, of wins, of node sets, of conditions; HSIC"
     )
@@ -174,7 +174,78 @@ def list_work(
 
 def show_verdicts(record: dict[str, Any]) -> None:
     """Print the tests of the circuit of a run: a line per test."""
-    print_tables(verdict_tables(record, out.width))
-    for line in summary_lines(record):
+    print_tables(verification.verdict_tables(record, out.width))
+    for line in verification.summary_lines(record):
         say(line)
     explain("tests of the circuit: `edgewise verify --help` says what they are, verification.html has the details")
+
+
+def verify_run(
+    model: Model, test: Task, discovery: Discovery, seed: int, is_forced: bool, session: Session
+) -> dict[str, Any] | None:
+    """Return the tests of the circuit that the run exports by default; None if it isn't tested."""
+    from ..verify import verify_circuit
+
+    opened, settings = open_run_circuit(discovery), discovery.settings
+    try:
+        planned = _plan_tests(model, test, opened.circuit, seed, is_forced)
+        if planned is None:
+            return None
+        verify_settings, examples, _ = planned
+        result = verify_circuit(
+            model, examples, opened.circuit, verify_settings, metric=settings.metric, ablation=settings.ablation,
+            batch_size=settings.batch_size, memory=settings.memory, session=session,
+        )  # fmt: skip
+    except InputError as error:
+        if is_forced:
+            note(f"the circuit is not tested: {error}")
+        return None
+    return {"circuit": opened.name} | result.record()
+
+
+def forecast_tests(model: Model, test: Task, settings: Settings, seed: int, is_forced: bool) -> list[Work]:
+    """Return the tests of the circuit of a run as parts whose cost is forecast; none if it isn't tested.
+
+    The circuit isn't known yet. A random one of the default size stands for it.
+    """
+    if settings.level != "edge" or (settings.positions and not is_forced):
+        return []
+    from ..verify import TESTS
+    from ..verify.random_circuits import draw_circuit
+
+    with suppress(InputError):  # as after the run, a circuit that can't be tested isn't
+        graph = settings.graph(model.graph, test)
+        n_edges = max(1, size_to_edges(DEFAULT_SHARE, graph.n_edges))
+        circuit = draw_circuit(graph, n_edges, np.random.default_rng(seed))
+        planned = _plan_tests(model, test, circuit, seed, is_forced)
+        if planned is not None:
+            _, examples, plan = planned
+            return list_work(plan, examples, settings, {}, TESTS)
+    return []
+
+
+def _plan_tests(
+    model: Model, test: Task, circuit: Circuit, seed: int, is_forced: bool
+) -> tuple[VerifySettings, Task, VerificationPlan] | None:
+    """Return how a circuit is tested, and on which examples; None if it isn't.
+
+    If the tests are not forced, there are few draws and examples, and nothing is tested if that could take more than
+    seconds, or if there are too few examples for all tests.
+    """
+    from ..verify import VerifySettings, plan_verification
+
+    settings = VerifySettings(seed=seed)
+    if is_forced:
+        return settings, test, plan_verification(circuit, settings)
+    if len(test) < QUICK_EXAMPLES or circuit.graph != model.graph or model.module is None:
+        return None
+    settings, test = replace(settings, n_circuits=QUICK_CIRCUITS), test.head(QUICK_EXAMPLES)
+    # Roughly the operations of the tests: unlike a time, their number is the same in every run.
+    operations_per_pass = 2.0 * sum(weight.numel() for weight in model.module.parameters()) * len(test) * test.longest
+    conditions = len(ABLATIONS) + len(METRICS)  # of robustness, each with all random circuits
+    passes = conditions * (1 + QUICK_CIRCUITS)
+    if passes * operations_per_pass > QUICK_OPERATIONS:  # circuits of a large model take long to draw
+        return None
+    plan = plan_verification(circuit, settings)
+    passes += len(plan.circuits)
+    return None if passes * operations_per_pass > QUICK_OPERATIONS else (settings, test, plan)

@@ -17,6 +17,7 @@ from . import options
 from .console import print_json, say
 from .options import option
 from .repeat import is_written
+from .run_options import find_truth
 
 
 def command(
@@ -51,7 +52,7 @@ def command(
     is_own_page = out_path is None and len(paths) == 1 and is_result(paths[0])
     page_name = "viewer.html" if truth is None else "viewer-truth.html"
     target = out_path or (paths[0] / page_name if is_own_page else Path(page_name))
-    truth = None if truth is None else options.find_truth(truth, paths)
+    truth = None if truth is None else find_truth(truth, paths)
     # The page inside a result folder is derived from it, so it may be replaced.
     sources = paths if truth is None else [*paths, Path(truth)]
     check_file(target, inputs=[path for path in sources if path.is_file()])
@@ -76,13 +77,10 @@ def command(
             words = "; ".join(f"{name}: {count:,}" for name, count in counts.items())
             say(f"{words} ({method}, {row.circuits[view.size].n_edges:,} edges)", str(truth))
         say(f"{view.title}: {target}, {len(page) / 1e6:.1f} MB; open it in a browser, or send it to somebody")
-    if _has_screen() if show is None else show:
+    if show is None:  # whether this is a terminal on a machine with a display
+        has_display = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+        show = (sys.platform in ("darwin", "win32") or has_display) and sys.stdout.isatty()
+    if show:
         import webbrowser
 
         webbrowser.open(target.resolve().as_uri())
-
-
-def _has_screen() -> bool:
-    """Whether the command runs in a terminal on a machine with a display."""
-    has_display = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-    return (sys.platform in ("darwin", "win32") or has_display) and sys.stdout.isatty()

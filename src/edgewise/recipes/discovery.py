@@ -1,33 +1,242 @@
-"""The result of a run. Needs no torch, so that reading a result folder is fast."""
+"""The result of a run: the outcomes of recipes, how one was tuned, and all together. Needs no torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.circuit import Circuit
 from ..core.notebook import Frame, data_frame, from_report, html_table
 from ..core.ranking import Ranking
 from ..core.scores import EdgeScores
 from ..core.statistics import EdgeStatistics
 from ..errors import InputError
-from ..evaluate import Attention, Measure
+from ..evaluate import MEASURES, Attention, Comparison, Curve, Measure, Resampled, resample
+from ..io.records import Decoders, convert_record
 from ..learn import Learner
-from ..method import as_known
-from .outcome import Outcome, best_outcome, chosen_outcome, list_measures
+from ..method import as_known, from_record
+from ..select import Selection
+from .recipe import GREEDY, TUNED, Recipe
 from .run_info import Prompt, RunInfo
 from .settings import Settings
-from .tuning_result import Tuning
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
+
 FloatArray = NDArray[np.float64]
+RULE = "the best area of the curve over all held-out examples; ties go to the first, which is the simpler"
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The circuits of one recipe for one measure, one per size, and their curve.
+
+    selections  one per size. Read from a folder, circuits are loaded when they are accessed.
+    rankings    what the circuits were selected from, one per size. Empty if the outcome was read from a folder.
+    chosen_on   the split whose examples chose this recipe among others: that of a validation task, that of train if
+                the recipe was tuned, or the evaluated split itself. Empty if the recipe wasn't chosen.
+    choices     of a portfolio: the name of the recipe that each size takes
+    validation  faithfulness [size] on validation examples, which choose the default size. Empty without such examples
+    """
+
+    measure: Measure
+    recipe: Recipe
+    selections: Sequence[Selection]
+    curve: Curve
+    rankings: tuple[Ranking, ...] = ()
+    chosen_on: str = ""
+    choices: tuple[str, ...] = ()
+    validation: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.validation) not in (0, len(self.curve.shares)):
+            raise InputError(f"{len(self.curve.shares)} sizes can't have {len(self.validation)} values on validation")
+
+    @property
+    def name(self) -> str:
+        return self.recipe.name
+
+    @property
+    def circuits(self) -> tuple[Circuit, ...]:
+        return tuple(selection.circuit for selection in self.selections)
+
+    @cached_property
+    def area(self) -> float:
+        """CPR, CMD or the area of a custom measure."""
+        return self.curve.area(self.measure)
+
+    @cached_property
+    def resampled(self) -> Resampled:
+        """The area on bootstrap resamples of the evaluated examples: its interval, and paired comparisons."""
+        return resample(self.curve, self.measure)
+
+    @property
+    def default_size(self) -> int:
+        """Index of the size to show by default: the smallest that is faithful by the measure; see `sized_on`."""
+        return self.curve.default_size(self.measure, self.sizing_faithfulness)
+
+    @property
+    def sizing_faithfulness(self) -> NDArray[np.float64]:
+        """Faithfulness [size] on the examples that choose the default size."""
+        return np.array(self.validation) if self.validation else self.curve.faithfulness
+
+    @property
+    def sized_on(self) -> str:
+        """The examples that choose the default size, in words: those of validation, else the evaluated ones."""
+        return "validation" if self.validation else "the evaluated examples"
+
+    def circuit(self, size: float | None = None) -> Circuit:
+        """Return the circuit of a size.
+
+        Parameters
+        ----------
+        size
+            A float is a share of the edges, such as 0.05; an int is the number of edges that was asked for. By default
+            the smallest that is faithful by the measure, on validation if there was such a task, else on test.
+
+        Examples
+        --------
+        >>> discovery.best("CMD").circuit(0.05).edges
+        """
+        index = self.default_size if size is None else self.curve.index_of(size)
+        circuit: Circuit = self.selections[index].circuit
+        return circuit
+
+    def to_frame(self) -> DataFrame:
+        """Return a pandas DataFrame with a row per size: measure, recipe, and the columns of `Curve.to_frame`."""
+        n_sizes = len(self.curve.shares)
+        frame = self.curve.to_frame()
+        return data_frame({"measure": [self.measure.name] * n_sizes, "recipe": [self.name] * n_sizes} | dict(frame))
+
+    def plot(self) -> Figure:
+        """Return a matplotlib figure of faithfulness by size, with the area that the measure integrates."""
+        figure: Figure = from_report("figures", "plot_outcome")(self)
+        return figure
+
+    def __repr__(self) -> str:
+        chosen = f", chosen on {self.chosen_on}" if self.chosen_on else ""
+        return f"Outcome({self.measure.name} {self.name}: {self.area:.4f}{chosen})"
+
+
+def list_measures(outcomes: Iterable[Outcome]) -> tuple[Measure, ...]:
+    """Return the measures that have outcomes."""
+    return tuple(dict.fromkeys(outcome.measure for outcome in outcomes))
+
+
+def best_outcome(outcomes: Iterable[Outcome], measure: Measure) -> Outcome:
+    """Return the outcome of the best area of a measure on the evaluated examples. Ties go to the first."""
+    candidates = (outcome for outcome in outcomes if outcome.measure == measure)
+    return max(candidates, key=lambda outcome: measure.better * outcome.area)
+
+
+def chosen_outcome(outcomes: Iterable[Outcome], measure: Measure) -> Outcome | None:
+    """Return the outcome that was chosen for a measure by `choose_outcomes`; None if none was.
+
+    A portfolio comes last, and counts before the single recipe that was chosen by tuning or validation.
+    """
+    chosen = [outcome for outcome in outcomes if outcome.measure == measure and outcome.chosen_on]
+    return chosen[-1] if chosen else None
+
+
+class TuningRecord(TypedDict):
+    """What `Tuning.record` writes."""
+
+    folds: int
+    examples: int
+    rule: str
+    chosen: Mapping[str, Mapping[str, Any]]
+    candidates: Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A recipe and its area on the held-out examples: of all folds together, and of each (None if undefined there)."""
+
+    recipe: Recipe
+    area: float
+    folds: tuple[float | None, ...]
+
+    def record(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return {"method": self.recipe.name, **self.recipe.record(), "area": self.area, "folds": list(self.folds)}
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The result of a cross-validation.
+
+    candidates  measure -> candidates. Ties go to the first.
+    lead        measure -> the best candidate's area minus the baseline's, paired over the held-out examples. The best
+                was chosen on these examples, so this is slightly optimistic.
+    """
+
+    examples: int
+    n_folds: int
+    candidates: Mapping[Measure, tuple[Candidate, ...]]
+    lead: Mapping[Measure, Comparison]
+
+    def best(self, measure: Measure) -> Candidate:
+        """Return the candidate of the best area."""
+        return max(self.candidates[measure], key=lambda candidate: measure.better * candidate.area)
+
+    def baseline(self, measure: Measure) -> Candidate:
+        """Return the candidate that others are compared with: greedy, or else the first."""
+        return self.candidates[measure][find_baseline([candidate.recipe for candidate in self.candidates[measure]])]
+
+    @property
+    def chosen(self) -> dict[Measure, tuple[Recipe, ...]]:
+        """Measure -> the best candidate's recipe, with the alias 'Tuned'."""
+        return {measure: (replace(self.best(measure).recipe, alias=TUNED),) for measure in self.candidates}
+
+    def record(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        chosen = {}
+        for measure in self.candidates:
+            lead, baseline = self.lead[measure].record(), self.baseline(measure).recipe
+            against = {"against_greedy": lead} if baseline == GREEDY else {"against_first": lead}
+            named = {} if baseline == GREEDY else {"baseline": baseline.name}
+            chosen[measure.name] = self.best(measure).record() | against | named
+        candidates = {m.name: [candidate.record() for candidate in listed] for m, listed in self.candidates.items()}
+        about = {"folds": self.n_folds, "examples": self.examples, "rule": RULE}
+        return about | {"chosen": chosen, "candidates": candidates}
+
+    @classmethod
+    def from_record(cls, record: Any) -> Tuning:
+        """Return the tuning that `record` wrote."""
+        fields: TuningRecord = convert_record(TuningRecord, record, "tuning")
+        candidates: dict[Measure, tuple[Candidate, ...]] = {}
+        lead: dict[Measure, Comparison] = {}
+        for name, listed in fields["candidates"].items():
+            measure = from_record("measure", MEASURES, name, Measure)
+            decoders: Decoders = {Recipe: Recipe.from_record, Measure: lambda _, measure=measure: measure}  # type: ignore[misc]
+            candidates[measure] = ()
+            for candidate in listed:
+                recipe = {key: value for key, value in candidate.items() if key not in ("method", "area", "folds")}
+                parts = {key: candidate[key] for key in ("area", "folds") if key in candidate} | {"recipe": recipe}
+                candidates[measure] += (convert_record(Candidate, parts, f"tuning.{name}", decoders),)
+            chosen = fields["chosen"].get(name, {})
+            compared = chosen.get("against_greedy", chosen.get("against_first"))
+            compared = {"measure": name, **compared} if isinstance(compared, Mapping) else compared
+            lead[measure] = convert_record(Comparison, compared, f"tuning.chosen.{name}", decoders)
+        if not candidates or not all(candidates.values()):
+            raise InputError("tuning has no candidates")
+        return cls(fields["examples"], fields["folds"], candidates, lead)
+
+    def __repr__(self) -> str:
+        best = ", ".join(f"{m.name} {self.best(m).recipe.name} {self.best(m).area:.4f}" for m in self.candidates)
+        return f"Tuning({best}; {self.examples:,} examples in {self.n_folds} folds)"
+
+
+def find_baseline(recipes: Sequence[Recipe]) -> int:
+    """Return the index of greedy, or else of the first."""
+    return recipes.index(GREEDY) if GREEDY in recipes else 0
 
 
 @dataclass(frozen=True, eq=False)

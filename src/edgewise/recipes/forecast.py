@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..core.circuit import Circuit
+from ..core.ranking import Ranking
 from ..core.scores import EdgeScores
+from ..core.statistics import NO_FILTER, Filter, summarise
 from ..errors import InputError
 from ..evaluate import Ablation, Patching
 from ..evaluate.run_circuits import EvaluateJob, circuit_groups
@@ -18,13 +21,15 @@ from ..learn import Learner, LearningCost, LearningProblem, TopKLearner
 from ..models import Model, plan_batches
 from ..models.memory import Need, choose_batch_size, circuit_need
 from ..models.placement import free_bytes
-from ..runtime.engine import IN_PROCESS, Engine, choose_item_size
+from ..runtime.engine import IN_PROCESS, Engine, choose_item_size, threads_for, use_threads
 from ..score.run_scorer import ScoreJob, score_need
-from ..tasks import Task
+from ..tasks import Example, Task
+from .recipe import select_circuits
 from .settings import Settings
 from .stages import MeasureRecipe
-from .timing import Sample, Stage, Timer, sample_circuits
 
+T = TypeVar("T")
+Job = Callable[[Model, Sequence[Example]], Any]
 # Runs that are expected to take fewer seconds are started without a word.
 LONG_SECONDS = 60.0
 # The number of circuits that are timed.
@@ -32,6 +37,126 @@ TIMED_CIRCUITS = 8
 # To decide whether anything is timed at all: operations per second of a slow processor, and forward passes per pass.
 SLOW_FLOPS = 1e10
 FORWARD_PASSES = {"score": 20, "select": 0, "learn": 10, "evaluate": 1, "verify": 1, "robustness": 1}
+# Seconds after which no further recipe is sampled.
+SELECT_SECONDS = 5.0
+# A job that takes longer than this on one example isn't run again; one that takes longer on a batch is timed on an
+# example.
+LONG_JOB, LONG_BATCH = 3.0, 10.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The cost of a part of a run.
+
+    name                 'score', 'select', 'learn', 'evaluate', 'verify' or 'robustness' (one of its tests)
+    task                 the examples, and the measure that is learned for
+    examples, length     number of examples, and tokens of the longest
+    batches, batch_size  number of batches, and examples in the largest
+    passes               how often all batches are run: the number of circuits, or of learning steps (each of a single
+                         batch); for 'select' the number of recipes
+    need, least          bytes of a batch, and of a single example, beyond the model
+    pieces               how many workers can share it at most
+    seconds              in one process, roughly. None if nothing was timed.
+    """
+
+    name: str
+    task: str
+    examples: int
+    length: int
+    batches: int
+    batch_size: int
+    passes: int
+    need: int
+    least: int
+    pieces: int
+    seconds: float | None = None
+
+    @property
+    def n_tokens(self) -> int:
+        """How many tokens are run, at most. A step of learning runs a single batch."""
+        return self.length * self.passes * (self.batch_size if self.name == "learn" else self.examples)
+
+    def repeat(self, times: int) -> Stage:
+        """Return the cost of several repetitions."""
+        seconds = None if self.seconds is None else times * self.seconds
+        return replace(self, passes=times * self.passes, seconds=seconds)
+
+    def with_workers(self, workers: int) -> float:
+        """Return the seconds if workers share the stage. 0 if nothing was timed."""
+        return (self.seconds or 0.0) / min(workers, self.pieces)
+
+
+class Timer:
+    """Times jobs on a few examples. What several parts of a run need is computed once."""
+
+    def __init__(self, model: Model, engine: Engine) -> None:
+        self.model, self.engine = model, engine
+        self._results: dict[tuple[Any, ...], Any] = {}
+
+    def once(self, key: tuple[Any, ...], compute: Callable[[], T]) -> T:
+        """Return what `compute` returned when it was first called for this key."""
+        if key not in self._results:
+            self._results[key] = compute()
+        return self._results[key]  # type: ignore[no-any-return]
+
+    def time(self, task: Task, stage: Stage, job: Job) -> tuple[float, Any]:
+        """Return the seconds of a job per example, and its result on a few examples.
+
+        The first run, on one example, warms up. If it took long, it counts; else a second run on a batch does.
+        """
+        batches = plan_batches(task.examples, stage.batch_size)
+        rows = batches[len(batches) // 2]
+        seconds, result = self._run(task, stage, job, rows[:1])
+        if seconds >= LONG_JOB:
+            return seconds, result
+        rows = rows if seconds * len(rows) < LONG_BATCH else rows[:1]
+        seconds, result = self._run(task, stage, job, rows)
+        return seconds / len(rows), result
+
+    def _run(self, task: Task, stage: Stage, job: Job, rows: Sequence[int]) -> tuple[float, Any]:
+        with use_threads(threads_for(self.model, min(self.engine.workers(self.model), stage.pieces))):
+            started = time.perf_counter()
+            result = job(self.model, [task.examples[row] for row in rows])
+            return time.perf_counter() - started, result
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """What recipes select from the scores of a few examples. It stands for what they select from all of them.
+
+    circuits    the distinct circuits of the sampled recipes, without the empty and the full one
+    n_distinct  how many distinct circuits all recipes select, roughly
+    seconds     of selecting the circuits of all recipes, roughly
+    """
+
+    circuits: tuple[Circuit, ...]
+    n_distinct: int
+    seconds: float
+
+
+def sample_circuits(scores: EdgeScores, pairs: Sequence[MeasureRecipe], settings: Settings) -> Sample:
+    """Select circuits by as many recipes as a few seconds allow, in random order, and extrapolate to all."""
+    rankings: dict[Filter, Ranking] = {}
+    distinct: dict[Circuit, None] = {}
+    counts: list[int] = []
+    started = time.perf_counter()
+    for row in np.random.default_rng(0).permutation(len(pairs)):
+        measure, recipe = pairs[row]
+        chosen_filter = recipe.filter if scores.n_examples > 1 else NO_FILTER
+        if chosen_filter not in rankings:
+            rankings[chosen_filter] = summarise(scores, chosen_filter).ranking
+        # A learned ranking isn't known yet, so scores stand for it.
+        selections = select_circuits(rankings[chosen_filter], replace(recipe, learner=None), measure, settings)
+        distinct |= dict.fromkeys(selection.circuit.prune() for selection in selections)
+        counts.append(len(distinct))
+        if time.perf_counter() - started > SELECT_SECONDS:
+            break
+    share, half = len(pairs) / len(counts), counts[max(0, len(counts) // 2 - 1)]
+    # Recipes repeat each other's circuits: the number of distinct ones grows as a power of the number of recipes.
+    power = min(1.0, float(np.log2(counts[-1] / half))) if len(counts) > 3 else 1.0
+    seconds = (time.perf_counter() - started) * share
+    inner = tuple(circuit for circuit in distinct if 0 < circuit.n_edges < circuit.graph.n_edges)
+    return Sample(inner, round(counts[-1] * share**power), seconds)
 
 
 @dataclass(frozen=True)
@@ -185,7 +310,7 @@ class LearnWork(Work):
     learner: Learner = field(default_factory=TopKLearner)
 
     def plan(self, model: Model, engine: Engine) -> Stage:
-        cost, settings = self._cost(model), replace(self.settings, batch_size=None)
+        cost, settings = self.cost(model), replace(self.settings, batch_size=None)
         stage = _plan_stage("learn", model, engine, self.task, cost.need, settings, cost.steps)
         label = f"{stage.task} for {self.learner.measure.name}"
         # A batch of another size than a step's would take another time per example.
@@ -197,11 +322,12 @@ class LearnWork(Work):
 
     def time(self, stage: Stage, timer: Timer) -> Stage:
         """Time one step."""
-        cost = self._cost(timer.model)
+        cost = self.cost(timer.model)
         seconds, _ = timer.time(self.task, stage, cost.job)
         return replace(stage, seconds=seconds * cost.steps * cost.batch)
 
-    def _cost(self, model: Model) -> LearningCost:
+    def cost(self, model: Model) -> LearningCost:
+        """Return what the learner says about its cost."""
         settings, ablation = self.settings, _without_task(self.settings.ablation)
         problem = LearningProblem(
             model, self.task, settings.metric, ablation, settings.sizes, settings.memory, level=settings.level,
@@ -220,8 +346,17 @@ def forecast(model: Model, works: Iterable[Work], engine: Engine = IN_PROCESS, e
     stages = [work.plan(model, engine) for work in works]
     free = {str(device): free_bytes(device) for device in model.transformer.devices}
     available = {name: amount for name, amount in free.items() if amount is not None}
-    # Workers on other devices than the CPU have memory of their own.
-    _check_memory(stages, available, workers if model.transformer.device.type == "cpu" else 1)
+    room = sum(available.values())
+    copies = workers if model.transformer.device.type == "cpu" else 1  # other devices have memory of their own
+    for stage in stages:
+        if available and stage.least * copies > room:
+            short = max(1, int(stage.length * room / max(1, stage.least * copies)))
+            fewer = ", fewer workers" if copies > 1 else ""
+            raise InputError(
+                f"one example of {stage.length} tokens needs {stage.least / 1e9:.2f} GB to {stage.name} beside the "
+                f"model, but {room / 1e9:.2f} GB are free on {', '.join(available)}; what would fit: prompts of up to "
+                f"{short} tokens, dtype='bfloat16', more devices (device='all'){fewer}, a smaller model"
+            )
     weights = [] if model.module is None else list(model.module.parameters())
     n_tokens = sum(FORWARD_PASSES[s.name] * s.n_tokens * work.times for work, s in zip(works, stages, strict=True))
     rough_seconds = 2 * n_tokens * sum(weight.numel() for weight in weights) / SLOW_FLOPS
@@ -241,20 +376,6 @@ def forecast(model: Model, works: Iterable[Work], engine: Engine = IN_PROCESS, e
         n_scores * np.dtype(np.float32).itemsize,
         workers,
     )
-
-
-def _check_memory(stages: Iterable[Stage], available: Mapping[str, int], copies: int) -> None:
-    """Raise InputError if a single example doesn't fit into memory for each of the processes that share it."""
-    room = sum(available.values())
-    for stage in stages:
-        if available and stage.least * copies > room:
-            short = max(1, int(stage.length * room / max(1, stage.least * copies)))
-            fewer = ", fewer workers" if copies > 1 else ""
-            raise InputError(
-                f"one example of {stage.length} tokens needs {stage.least / 1e9:.2f} GB to {stage.name} beside the "
-                f"model, but {room / 1e9:.2f} GB are free on {', '.join(available)}; what would fit: prompts of up to "
-                f"{short} tokens, dtype='bfloat16', more devices (device='all'){fewer}, a smaller model"
-            )
 
 
 def _without_task(ablation: Ablation) -> Ablation:

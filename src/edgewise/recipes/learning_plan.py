@@ -14,13 +14,10 @@ from ..evaluate import BOTH_MEASURES
 from ..learn import TopKLearner
 from ..models import Model
 from ..models.placement import free_bytes
-from ..runtime.session import Session
-from ..runtime.store import Unit
-from ..runtime.unit_keys import unit_key
+from ..runtime import Session, Unit, unit_key
 from ..tasks import Task
-from .forecast import LearnWork
+from .forecast import LearnWork, Timer
 from .settings import Settings
-from .timing import Timer
 
 # If fewer steps than this fit into the budget, learning is not tried.
 LEAST_STEPS = 20

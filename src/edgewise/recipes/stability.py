@@ -15,8 +15,7 @@ from ..core.scores import EdgeScores
 from ..core.statistics import summarise
 from ..errors import InputError
 from ..evaluate import Measure
-from ..runtime.store import NO_STORE, Store, Unit
-from ..runtime.unit_keys import unit_key
+from ..runtime import NO_STORE, Store, Unit, unit_key
 from .recipe import Recipe, select_circuits, selection_key, settings_key
 from .settings import Settings
 

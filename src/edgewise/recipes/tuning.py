@@ -20,10 +20,10 @@ from ..runtime.progress import ignore_progress
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..select import Greedy, Ilp, TopN
 from ..tasks import Task
+from .discovery import Candidate, Tuning, find_baseline
 from .recipe import Recipes, combinations
 from .settings import DEFAULTS, Settings
 from .stages import evaluate_selections, learn_rankings, rank_edges, select_recipes, summarise_filters
-from .tuning_result import Candidate, Tuning, find_baseline
 
 if TYPE_CHECKING:
     from ..models import Model

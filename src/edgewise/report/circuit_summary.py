@@ -23,8 +23,7 @@ from ..graph import LETTERS, BaseGraph, NodeGraph
 from ..io.edge_file import check_level
 from ..io.formats import SUFFIX_WORDS, read_edge_file
 from ..method import as_known
-from ..recipes.discovery import Discovery
-from ..recipes.outcome import Outcome
+from ..recipes.discovery import Discovery, Outcome
 from ..results import is_result, read_result
 from ..results.submission import circuit_files
 from ..select import parse_share

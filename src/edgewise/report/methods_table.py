@@ -19,7 +19,7 @@ from ..evaluate import BOTH_MEASURES, CONFIDENCE, Measure
 from ..io.atomic import atomic_folder, write_bytes, write_json, write_text
 from ..runtime.engine import thread_count
 from ..study import MethodCell, MethodComparison, mean_ranks
-from ..study.method_choice import BASELINE, FullSizeIlp, RandomRanking
+from ..study.methods import BASELINE, FullSizeIlp, RandomRanking
 from .figures import style
 from .figures.curves import other_look
 from .figures.dots import Dot, draw_dots

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from ..core.statistics import EdgeStatistics
 from ..evaluate import Measure
-from ..recipes.discovery import Discovery
-from ..recipes.outcome import Outcome, best_outcome
+from ..recipes.discovery import Discovery, Outcome, best_outcome
 from ..recipes.recipe import GREEDY
 from .formatting import short_name, shorten
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ..evaluate import CONFIDENCE, Measure
 from ..evaluate.intervals import NOT_SIGNIFICANT
-from ..recipes.outcome import Outcome
+from ..recipes.discovery import Outcome
 from ..recipes.recipe import GREEDY
 from .formatting import format_interval, format_number, format_percent, safe_text
 

@@ -20,10 +20,10 @@ from ..io.atomic import MARKERS, atomic_folder, check_file
 from ..io.edge_file import check_level
 from ..io.formats import EAP_SUFFIXES, FORMATS, NPZ, SUFFIX_WORDS, read_edge_file
 from ..method import as_known
-from ..recipes.outcome import Outcome
 from ..runtime.store import open_partial_store
 from ..study.plan import TEST
-from .result_folder import is_result, read_result
+from .reading import read_result
+from .result_folder import is_result
 from .submission import LAYOUTS, SHARES, circuit_files, write_circuits, write_importances
 
 
@@ -112,30 +112,44 @@ def convert_to_submission(
     suffix: str = ".pt",
     measure: Measure = CMD,
     recipe: str | None = None,
+    level: str | None = None,
 ) -> Conversion:
     """Write the folder of one task and model of a MIB submission into `target`.
 
     source  for the layout 'importances' anything that holds scores; for 'circuits' a folder of nine circuit files, or a
             result folder
     recipe  the recipe of a result folder; by default the one that was chosen without test
+    level   as in `convert`
     """
     source, target = Path(source), Path(target)
     if layout not in LAYOUTS:
         raise unknown_name("layout of a submission", layout, LAYOUTS)
     if layout == "importances":
-        scores = _load_scores(source)
+        scores = _load_scores(source, level)
         path = write_importances(target, task, model, scores, suffix)
         return Conversion(source, (path,), scores.graph, _averaged(scores))
     notes: tuple[str, ...] = ()
     if is_result(source):
-        outcome = _choose_outcome(source, measure, recipe)
+        result = read_result(source)
+        outcomes = {outcome.name: outcome for outcome in result.outcomes if outcome.measure == measure}
+        if not outcomes:
+            raise InputError(f"{source} has no circuits for {measure.name}; give another measure, or run it again")
+        if recipe is not None:
+            outcome = outcomes[as_known("recipe", recipe, outcomes)]
+        elif (outcome := result.best(measure)).chosen_on == TEST:
+            raise InputError(
+                f"{source} has several recipes, and choosing the best would look at {TEST}; name one, such as "
+                f"recipe='{measure.paper_recipe}', or run with validation or tune_among=RECIPES, which choose without "
+                f"{TEST}"
+            )
         by_share = dict(zip(outcome.curve.shares, outcome.selections, strict=True))
         if missing := [f"{share:g}" for share in SHARES if share not in by_share]:
             raise InputError(f"{source} has no circuits of the sizes {', '.join(missing)}, which a submission needs")
+        check_level(source, result.run.graph, level)
         circuits = [by_share[share].circuit for share in SHARES]
         notes = (f"circuits by {outcome.name}, for {measure.name}",)
     elif os.path.isdir(source) and not os.path.isfile(source / "scores.json"):
-        files = [read_edge_file(path) for path in circuit_files(source)]
+        files = [read_edge_file(path, level) for path in circuit_files(source)]
         for file in files:
             if file.about.get("chosen_on") == TEST:
                 raise InputError(
@@ -199,20 +213,3 @@ def _load_scores(source: Path, level: str | None = None) -> EdgeScores:
 
 def _averaged(scores: EdgeScores) -> tuple[str, ...]:
     return (f"scores are the mean over {scores.n_examples} examples",) if scores.n_examples > 1 else ()
-
-
-def _choose_outcome(folder: Path, measure: Measure, recipe: str | None) -> Outcome:
-    """Return the outcome of a recipe by name, or of the one that was chosen without test."""
-    result = read_result(folder)
-    outcomes = {outcome.name: outcome for outcome in result.outcomes if outcome.measure == measure}
-    if not outcomes:
-        raise InputError(f"{folder} has no circuits for {measure.name}; give another measure, or run it again")
-    if recipe is None and result.best(measure).chosen_on != TEST:
-        return result.best(measure)
-    if recipe is None:
-        raise InputError(
-            f"{folder} has several recipes, and choosing the best would look at {TEST}; name one, such as "
-            f"recipe='{measure.paper_recipe}', or run with validation or tune_among=RECIPES, which choose without "
-            f"{TEST}"
-        )
-    return outcomes[as_known("recipe", recipe, outcomes)]

@@ -1,4 +1,4 @@
-"""The study folder: a plan and finished units of work. Everything else is derived from them.
+"""The results of a study, and its folder: a plan and finished units of work. The rest is derived from them.
 
 study.json        the plan; a folder is only resumed with the plan that it was started with
 store/            finished units, by the digest of what they depend on: scores, selections, values, cells
@@ -12,33 +12,25 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..evaluate import BOTH_MEASURES, Curve, Measure, check_metric
-from ..io.atomic import (
-    check_folder_path,
-    check_no_foreign_files,
-    create_parents,
-    name_target_in_errors,
-    remove,
-    remove_drafts,
-    replace_folder,
-    write_json,
-)
+from ..evaluate import BOTH_MEASURES, Curve, Measure, Resampled, check_metric, mean_resampled, resample
+from ..io import atomic
 from ..io.records import convert_record, read_versioned_json
 from ..recipes.recipe import Recipe
 from ..recipes.run_info import ModelAccuracy
 from ..runtime.store import FILE_PATTERN as STORE_FILE_PATTERN, Store, Unit
 from ..runtime.unit_keys import VERSIONS, code_digest, custom_digests
-from .cell import Cell, Repeats, Study, collect_repeats, recipes_to_test
-from .plan import TEST, VALIDATION, Plan
+from .plan import BASELINES, TEST, VALIDATION, Plan
 
 FORMAT, VERSION = "edgewise-study", 5
 PLAN, STORE = "study.json", "store"
@@ -51,6 +43,109 @@ FILE_PATTERN = (
 )
 # Stored with the plan: digests of custom methods and of the files that it reads, and versions.
 SOURCES = ("methods", "files", "versions")
+
+
+@dataclass(frozen=True, eq=False)
+class Repeats:
+    """The curves of one recipe, one per seed, and the seed that each one's examples were drawn with."""
+
+    measure: Measure
+    recipe: Recipe
+    curves: tuple[Curve, ...]
+    data_seeds: tuple[int, ...]
+
+    @cached_property
+    def areas(self) -> NDArray[np.float64]:
+        """[seed] CPR or CMD."""
+        return np.array([curve.area(self.measure) for curve in self.curves])
+
+    @property
+    def mean(self) -> float:
+        """The mean area over seeds."""
+        return float(self.areas.mean())
+
+    @property
+    def spread(self) -> float | None:
+        """The standard deviation over seeds. None for a single one."""
+        return float(self.areas.std(ddof=1)) if len(self.curves) > 1 else None
+
+    @cached_property
+    def resampled(self) -> Resampled:
+        """The mean area over seeds, on resampled examples. Seeds that share examples share resamples."""
+        curves = zip(self.curves, self.data_seeds, strict=True)
+        return mean_resampled([resample(curve, self.measure, seed=seed) for curve, seed in curves])
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """The results of a model on a task.
+
+    examples    split -> number of examples
+    accuracy    of the model on the test examples, mean over seeds
+    validation  measure -> every recipe, in the plan's order
+    test        measure -> for every combination of methods the hyper-parameters that were best on validation. Greedy is
+                first.
+    overlap     measure -> 'greedy' or 'chosen' -> for every draw of examples, the mean overlap of circuits over
+                resamples of train. Empty for rankings that were learned without resamples.
+    """
+
+    model: str
+    task: str
+    examples: Mapping[str, int]
+    accuracy: ModelAccuracy
+    validation: Mapping[Measure, tuple[Repeats, ...]]
+    test: Mapping[Measure, tuple[Repeats, ...]]
+    overlap: Mapping[Measure, Mapping[str, tuple[float, ...]]]
+
+    def chosen(self, measure: Measure) -> Recipe:
+        """Return the recipe that was best on validation."""
+        return best_informed(self.validation[measure]).recipe
+
+    def tested(self, measure: Measure) -> dict[str, Repeats]:
+        """Return the results on test by the recipe's name, which doesn't include hyper-parameters."""
+        return {repeats.recipe.name: repeats for repeats in self.test[measure]}
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """A finished study: a cell for every model and task, in the order of the paper's columns, tasks first."""
+
+    plan: Plan
+    cells: tuple[Cell, ...]
+
+    def __repr__(self) -> str:
+        return f"Study({', '.join(f'{cell.task} x {cell.model}' for cell in self.cells)}; {self.plan.seeds} seeds)"
+
+
+def best(listed: Sequence[Repeats]) -> Repeats:
+    """Return the repeats of the best mean area. Ties go to the first, which is the simpler."""
+    return max(listed, key=lambda repeats: repeats.measure.better * repeats.mean)
+
+
+def best_informed(listed: Sequence[Repeats]) -> Repeats:
+    """Return the best of the repeats whose circuits are not random."""
+    return best([repeats for repeats in listed if not isinstance(repeats.recipe.solver, BASELINES)])
+
+
+def by_name(listed: Sequence[Repeats]) -> dict[str, list[Repeats]]:
+    """Group by the recipe's name, which doesn't include hyper-parameters."""
+    groups: dict[str, list[Repeats]] = {}
+    for repeats in listed:
+        groups.setdefault(repeats.recipe.name, []).append(repeats)
+    return groups
+
+
+def recipes_to_test(validation: Mapping[Measure, Sequence[Repeats]]) -> list[tuple[Measure, Recipe]]:
+    """Return for every combination of methods the hyper-parameters that were best on validation."""
+    return [(m, best(group).recipe) for m in BOTH_MEASURES for group in by_name(validation[m]).values()]
+
+
+def collect_repeats(
+    recipes: Sequence[tuple[Measure, Recipe]], curves: Iterable[Sequence[Curve]], data_seeds: tuple[int, ...]
+) -> dict[Measure, tuple[Repeats, ...]]:
+    """Return measure -> repeats, from the curves [recipe][seed]."""
+    rows = [Repeats(m, recipe, tuple(row), data_seeds) for (m, recipe), row in zip(recipes, curves, strict=True)]
+    return {measure: tuple(row for row in rows if row.measure == measure) for measure in BOTH_MEASURES}
 
 
 class StudyRecord(TypedDict):
@@ -93,23 +188,23 @@ def open_study(folder: Path, plan: Plan, overwrite: bool = False) -> Iterator[Op
     versions = [*VERSIONS, f"code {code_digest()}"]
     sources = {"methods": custom_digests(plan.methods), "files": plan.files(), "versions": versions}
     record: dict[str, Any] = json.loads(json.dumps(plan.record() | sources))  # as it will be read back
-    check_folder_path(folder)
+    atomic.check_folder_path(folder)
     partial = folder.with_name(f".{folder.name}.partial")
     with Store(partial).lock(folder, f"{REPLACEMENT}/({FILE_PATTERN})") as unfinished:
         exists = folder.is_dir() and any(folder.iterdir())
         if exists and is_study(folder):
             read_study_file(folder)  # raises if this isn't one of edgewise's files
         if exists and (overwrite or not is_study(folder)):
-            check_no_foreign_files(folder, FILE_PATTERN)
+            atomic.check_no_foreign_files(folder, FILE_PATTERN)
         replaces = exists and overwrite
         target = partial / REPLACEMENT if replaces else folder
         if replaces and is_study(target) and read_study_file(target)["plan"] != record:
-            remove(target)  # an unfinished study of another plan
+            atomic.remove(target)  # an unfinished study of another plan
         with _start(target, record) as opened:
             yield opened
         if replaces:
-            with name_target_in_errors(folder):
-                replace_folder(target, folder)
+            with atomic.name_target_in_errors(folder):
+                atomic.replace_folder(target, folder)
             unfinished.remove()
 
 
@@ -119,7 +214,7 @@ def _start(folder: Path, record: Mapping[str, Any]) -> Iterator[OpenStudy]:
     from ..runtime.engine import thread_count  # imports torch, which reading a study doesn't need
 
     is_new, store = not folder.exists(), Store(folder / STORE).open()
-    with create_parents(folder):
+    with atomic.create_parents(folder):
         try:
             stored = read_study_file(folder) if is_study(folder) and not store.is_empty else None
             different = [name for name, value in record.items() if stored and stored["plan"].get(name) != value]
@@ -129,13 +224,13 @@ def _start(folder: Path, record: Mapping[str, Any]) -> Iterator[OpenStudy]:
                     "choose another folder, or replace it with overwrite=True"
                 )
             threads = stored["threads"] if stored else thread_count()
-            remove_drafts(folder)
-            write_json(folder / PLAN, {"format": FORMAT, "version": VERSION, "threads": threads, "plan": record})
+            atomic.remove_drafts(folder)
+            atomic.write_json(folder / PLAN, {"format": FORMAT, "version": VERSION, "threads": threads, "plan": record})
             keys = [cell_key(record, model, task) for model in record["models"] for task in record["tasks"]]
             yield OpenStudy(folder, stored is not None, threads, all(map(store.has, keys)))
         except BaseException:
             if is_new and store.is_empty:
-                remove(folder)
+                atomic.remove(folder)
             raise
 
 

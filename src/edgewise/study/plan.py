@@ -1,34 +1,81 @@
-"""The plan of a study: models, tasks, seeds, and recipes with their hyper-parameters."""
+"""The plan of a study: models, tasks, seeds, and recipes with their hyper-parameters, random circuits included."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.circuit import Circuit
 from ..core.statistics import NO_FILTER, Bootstrap, Filter, Shrinkage
 from ..errors import InputError
 from ..evaluate import BOTH_MEASURES, Measure
 from ..io.atomic import tree_digest
 from ..io.records import Decoders, convert_record
-from ..learn import Learner, learner_from_record
-from ..method import Method, as_record, check_is, from_record
-from ..recipes.recipe import Recipe, combinations, learned_recipes
+from ..learn import Learner
+from ..method import Method, as_record, check_is
+from ..recipes.recipe import DECODERS, Recipe, combinations, learned_recipes
 from ..recipes.settings import DEFAULTS, Settings
-from ..select import SOLVERS, Greedy, Ilp, Solver, TopN
+from ..select import Greedy, Ilp, SelectionProblem, Solution, Solver, Status, TopN
 from ..tasks import GENERATORS, is_task_file
 from ..tasks.hub import PREFIX
-from .baselines import MatchedCircuits, RandomCircuits
+from ..verify.random_circuits import Rng, draw_circuit, draw_matched
 
 if TYPE_CHECKING:
     from ..models import ModelSource
 
+
 # Limits for plans from files: every seed is a scoring pass, and every value of a grid is combined with every other.
 MAX_SEEDS, MAX_VALUES = 1000, 100
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
+
+
+@dataclass(frozen=True)
+class RandomCircuits(Solver):
+    """Choose a random circuit, whatever the values are: the union of random paths."""
+
+    name: ClassVar[str] = "random"
+    title: ClassVar[str] = "Random circuit"
+    seed: int = 0
+
+    def solve(self, problem: SelectionProblem) -> Solution:
+        """Return a random circuit of the budget's size."""
+        return _solution(problem, self.seed, lambda rng: draw_circuit(problem.graph, problem.budget, rng))
+
+
+@dataclass(frozen=True)
+class MatchedCircuits(Solver):
+    """Choose the circuit of greedy selection, with random other heads of the same layers."""
+
+    name: ClassVar[str] = "random-matched"
+    title: ClassVar[str] = "Random, matched by kind and layer"
+    seed: int = 0
+
+    def solve(self, problem: SelectionProblem) -> Solution:
+        """Return greedy's circuit with its heads permuted within each layer."""
+        chosen = Circuit(problem.graph, Greedy().solve(problem).mask).prune()
+        return _solution(problem, self.seed, lambda rng: draw_matched(chosen, rng))
+
+
+def _solution(problem: SelectionProblem, seed: int, draw: Callable[[Rng], Circuit]) -> Solution:
+    """Return what is drawn, with the required edges and without surplus ones."""
+    n_edges = problem.graph.n_edges
+    mask: NDArray[np.bool_] = np.ones(n_edges, bool)
+    if problem.budget < n_edges:
+        rng = np.random.default_rng([seed, problem.budget])
+        drawn = draw(rng).mask if problem.budget else ~mask
+        surplus = np.flatnonzero(drawn & ~problem.required)[problem.budget - problem.n_required :]
+        mask = drawn | problem.required
+        mask[surplus] = False
+    return Solution(mask, Status.HEURISTIC, problem.upper_bound)
+
+
+BASELINES = (RandomCircuits, MatchedCircuits)
 
 
 @dataclass(frozen=True)
@@ -150,10 +197,18 @@ class Plan:
         return tuple(range(self.seeds)) if task in GENERATORS else (0,) * self.seeds
 
     def files(self) -> dict[str, str]:
-        """Return the digests of every model and of every local file of a task."""
-        local = (name if is_task_file(name) else name.partition("=")[2] for name in self.tasks)
-        digests = {name: tree_digest(Path(name).expanduser()) for name in local if name}
-        return {name: self.source(name).digest for name in self.models} | digests
+        """Return the digests of every model, and of every local file or folder of a task."""
+        digests = {name: self.source(name).digest for name in self.models}
+        for task in self.tasks:
+            if task.startswith(PREFIX):
+                name = task.removeprefix(PREFIX).partition(":")[0]
+                is_local = Path(name).expanduser().exists()  # else it is on the hub
+            else:
+                name = task if is_task_file(task) else task.partition("=")[2]
+                is_local = bool(name)
+            if is_local:
+                digests[name] = tree_digest(Path(name).expanduser())
+        return digests
 
     @property
     def methods(self) -> tuple[Method, ...]:
@@ -176,9 +231,8 @@ class Plan:
     def from_record(cls, record: Mapping[str, Any]) -> Plan:
         """Return the plan that `record` wrote. Custom methods that aren't registered become placeholders."""
         decoders: Decoders = {
-            Solver: partial(from_record, "solver", SOLVERS, family=Solver),
+            **DECODERS,
             Settings: lambda value: Settings.from_record(convert_record(Mapping[str, Any], value, "settings")),
-            Learner: learner_from_record,
         }
         solvers = convert_record(Mapping[str, Any], record.get("grid"), "grid").get("solvers")
         if isinstance(solvers, list) and len(solvers) > MAX_VALUES:

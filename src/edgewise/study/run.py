@@ -16,19 +16,16 @@ import numpy as np
 from ..evaluate import BOTH_MEASURES, Measure
 from ..models import Model, load_source
 from ..pipeline import discover
-from ..recipes.discovery import Discovery
+from ..recipes import Discovery, Recipe
 from ..recipes.forecast import EvaluateWork, Forecast, LearnWork, ScoreWork, SelectWork, Work, forecast
-from ..recipes.recipe import Recipe
 from ..recipes.run_info import ModelAccuracy
 from ..recipes.stability import mean_overlap, ranking_overlap, recipe_overlap
 from ..recipes.stages import MeasureRecipe
-from ..runtime.engine import IN_PROCESS, Engine
-from ..runtime.session import DEFAULT_SESSION, Session
-from ..runtime.store import Store
+from ..runtime import DEFAULT_SESSION, IN_PROCESS, Engine, Session, Store
 from ..tasks import Task, load_task, load_unsplit
 from ..tasks.hub import PREFIX
-from .cell import Cell, Repeats, Study, best_informed, collect_repeats, recipes_to_test
-from .folder import STORE, OpenStudy, cell_key, find_cell, open_study, read_study_file, save_cell
+from . import folder as study_folder
+from .folder import Cell, OpenStudy, Repeats, Study, best_informed, collect_repeats, recipes_to_test
 from .plan import TEST, TRAIN, VALIDATION, Plan
 
 OVERLAP_RESAMPLES = 5
@@ -57,13 +54,13 @@ def run_study(
     --------
     >>> edgewise.run_study(edgewise.Plan("demo", "ioi", seeds=2), "results/study")
     """
-    with open_study(Path(folder), plan, overwrite) as opened:
+    with study_folder.open_study(Path(folder), plan, overwrite) as opened:
         return resume_study(plan, opened, cache, session)
 
 
 def resume_study(plan: Plan, opened: OpenStudy, cache: bool = True, session: Session = DEFAULT_SESSION) -> Study:
     """Run the unfinished cells of a plan in a folder that is open for it."""
-    store, record = Store(opened.folder / STORE), read_study_file(opened.folder)["plan"]
+    store, record = Store(opened.folder / study_folder.STORE), study_folder.read_study_file(opened.folder)["plan"]
     cells: dict[tuple[str, str], Cell] = {}
     # Every draw of examples has a step for validation and one for test. The overlap is one more.
     n_steps = {task: 2 * len(set(plan.data_seeds(task))) + 1 for task in plan.tasks}
@@ -80,12 +77,12 @@ def resume_study(plan: Plan, opened: OpenStudy, cache: bool = True, session: Ses
         for name in plan.models:
             model = None
             for task in plan.tasks:
-                key = cell_key(record, name, task)
-                cell = find_cell(store, key, plan, name, task)
+                key = study_folder.cell_key(record, name, task)
+                cell = study_folder.find_cell(store, key, plan, name, task)
                 if cell is None:
                     model = model or load_source(plan.source(name, cache))
                     cell = _run_cell(plan, model, name, task, session, advance)
-                    save_cell(store, key, cell)
+                    study_folder.save_cell(store, key, cell)
                     advance()
                 else:
                     advance(n_steps[task])

@@ -11,7 +11,7 @@ import numpy as np
 from ..evaluate import BOTH_MEASURES, CMD, CPR, Curve, Measure
 from ..evaluate.intervals import NOT_SIGNIFICANT
 from ..recipes.recipe import GREEDY
-from .cell import Cell, Repeats, Study, best, by_name
+from .folder import Cell, Repeats, Study, best, by_name
 from .plan import TEST, VALIDATION
 
 DIGITS = 4

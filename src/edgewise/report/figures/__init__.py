@@ -12,8 +12,7 @@ from ...errors import InputError
 from ...evaluate import Curve
 from ...io.atomic import write_bytes
 from ...method import as_known
-from ...recipes.discovery import Discovery
-from ...recipes.outcome import Outcome
+from ...recipes.discovery import Discovery, Outcome
 from ...study import Study
 from ..formatting import format_number, shorten, with_minus_signs
 from .circuit import circuit_figure

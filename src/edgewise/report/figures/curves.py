@@ -16,8 +16,7 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from ...evaluate import BOTH_MEASURES, CMD, CONFIDENCE, Curve, Measure, faithfulness_intervals
-from ...recipes.discovery import Discovery
-from ...recipes.outcome import Outcome, best_outcome
+from ...recipes.discovery import Discovery, Outcome, best_outcome
 from ...study import Repeats, Study
 from ..formatting import format_number, short_name, shorten, with_minus_signs
 from ..overview import choices, omitted_recipes, reference_outcome, run_title, shown_outcomes

@@ -19,8 +19,7 @@ from ...graph import BaseGraph, Graph, NodeGraph
 from ...io.edge_file import EdgeFile, check_level
 from ...io.formats import FORMATS, read_edge_file
 from ...learn import Learner
-from ...recipes.discovery import Discovery
-from ...recipes.outcome import Outcome
+from ...recipes.discovery import Discovery, Outcome
 from ...recipes.run_info import Prompt
 from ...results import is_result, read_result
 from ...results.submission import SIZE_SUFFIX, circuit_files

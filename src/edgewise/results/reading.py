@@ -1,0 +1,323 @@
+"""Read the result folder of a run. result_folder.py says what its files hold."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.circuit import Circuit
+from ..core.ranking import Ranking
+from ..core.scores import EdgeScores
+from ..core.statistics import EdgeStatistics, summarise
+from ..errors import InputError
+from ..evaluate import BOTH_MEASURES, MEASURES, Attention, Curve, Measure, check_metric
+from ..evaluate.attention import pairs
+from ..graph import BaseGraph, SpanGraph
+from ..io.arrays import read_arrays
+from ..io.records import convert_record, read_json, read_versioned_json
+from ..learn import Learner
+from ..method import from_record, parameters
+from ..recipes import Discovery, Outcome, Recipe, Settings, Tuning
+from ..recipes.run_info import MAX_PROMPTS, Prompt, RunInfo
+from ..select import Selection, Status
+from . import result_folder as files
+from .result_folder import is_result, learner_names
+
+# The arrays of attention.npz; `values` are those of `Attention` in one row.
+ATTENTION = {name: ("i8", (None,)) for name in ("examples", "lengths", "heads")} | {"values": ("u1", (None,))}
+
+
+class ExtraRunFields(TypedDict):
+    """What run.json holds besides the fields of `RunInfo`. `overlap`: measure -> recipe -> a share per size."""
+
+    settings: Mapping[str, Any]
+    tuning: Mapping[str, Any] | None
+    overlap: Mapping[str, Mapping[str, list[float | None]]]
+
+
+class SelectionRecord(TypedDict):
+    """One size of a curve in curve.json: how the solver ended."""
+
+    share: float
+    solver: str
+    edges_asked: int
+    edges_kept: int
+    objective: float
+    bound: float
+    gap: float
+    status: Status
+    seconds: float
+    rounds: int
+    columns: int
+    free_objective: float | None
+    possible_pnr: float | None
+
+
+class NewCurveFields(TypedDict, total=False):
+    """Fields of curve.json that older results lack: the faithfulness [size] on validation examples."""
+
+    validation: tuple[float, ...]
+
+
+class CurveRecord(NewCurveFields):
+    """One recipe in curve.json. Area, interval and comparison are for people: readers compute them from the values.
+
+    Files say "benchmark" for a measure and "method" for a recipe.
+    """
+
+    benchmark: Any
+    method: str
+    solver: Any
+    filter: Any
+    pnr: Any
+    alias: Any
+    learner: Any
+    chosen_on: str
+    choices: tuple[str, ...]
+    area: Any
+    interval: Any
+    against_greedy: Any
+    sizes: list[SelectionRecord]
+
+
+class LearnedRecord(TypedDict):
+    """How a ranking was learned; None and empty lists if its learner does not record it.
+
+    steps                number of steps done
+    validation           (step, area on validation examples)
+    validation_examples  how many examples that were
+    choices              (size, the ranking that it takes: that of the warm start, the learned one or one between them)
+    """
+
+    steps: int | None
+    seconds: float | None
+    validation: list[tuple[int, float]]
+    validation_examples: int | None
+    choices: list[tuple[float, str]]
+
+
+class LearnedFile(TypedDict):
+    """The content of learned.json: name in learned.npz -> how it was learned."""
+
+    learned: Mapping[str, LearnedRecord]
+
+
+class ExamplesRecord(TypedDict):
+    """The content of examples.json: the first prompts, and how many more were evaluated."""
+
+    split: str
+    prompts: list[Prompt]
+    left_out: int
+
+
+def read_result(folder: str | Path) -> Discovery:
+    """Return the discovery that a result folder holds. Scores are loaded when they are first used.
+
+    Parameters
+    ----------
+    folder
+        A folder that `write_result` or `edgewise run` wrote.
+
+    Returns
+    -------
+    Discovery
+
+    Examples
+    --------
+    >>> edgewise.read_result("results/demo-ioi").best("CMD").area
+
+    Raises
+    ------
+    InputError
+        If the path is no result folder, or a file of it is missing, damaged or contradicts another one.
+    """
+    folder = Path(folder)
+    if not is_result(folder):
+        raise InputError(f"{folder} isn't a result folder; give one made by `edgewise run` or `edgewise study`")
+
+    def load_scores() -> EdgeScores:
+        scores = EdgeScores.load(folder)
+        if scores.graph != run.graph:
+            raise InputError(f"{folder} isn't a complete result folder: its scores are of another graph; run it again")
+        return scores
+
+    try:
+        record = read_versioned_json(folder / "run.json", files.FORMAT, files.VERSION)
+        # 0.2.0 has no made_from.
+        info = {"made_from": {}} | {name: record.pop(name) for name in parameters(RunInfo) if name in record}
+        run: RunInfo = convert_record(RunInfo, info, "run.json")
+        extra: ExtraRunFields = convert_record(ExtraRunFields, record, "run.json")
+        curves = convert_record(list[CurveRecord], read_json(folder / "curve.json"), "curve.json")
+        settings = Settings.from_record(extra["settings"])
+        outcomes = _read_outcomes(folder, run, settings, curves)
+        overlap = {
+            from_record("measure", MEASURES, measure, Measure): {
+                name: np.array(shares, np.float64) for name, shares in by_recipe.items()
+            }
+            for measure, by_recipe in extra["overlap"].items()
+        }
+        for shares in (shares for by_recipe in overlap.values() for shares in by_recipe.values()):
+            if shares.shape != (len(settings.sizes),) or not ((shares >= 0) & (shares <= 1) | np.isnan(shares)).all():
+                raise InputError("an overlap in run.json must be a share per size, from 0 to 1")
+        kinds = {name: (kind, (run.graph.n_edges,)) for name, kind in files.STATISTICS.items()}
+        arrays = read_arrays(folder / "statistics.npz", kinds)
+        for name in ("mean", "low", "high"):
+            check_metric(f"{name} in statistics.npz", arrays[name])
+        passed = np.where(arrays["kept"], arrays["mean"], 0.0)  # edges that failed the filter have score 0
+        return Discovery(
+            run=run,
+            settings=settings,
+            statistics=EdgeStatistics(run.graph, score=passed, **arrays),
+            outcomes=outcomes,
+            learned=_read_learned(folder, run.graph, outcomes),
+            tuning=None if extra["tuning"] is None else Tuning.from_record(extra["tuning"]),
+            overlap=overlap,
+            prompts=_read_prompts(folder, run),
+            attention=read_attention(folder, run),
+            load_scores=load_scores,
+        )
+    except InputError as error:
+        raise InputError(f"{folder} isn't a complete result folder: {error}; run it again") from None
+
+
+def _read_outcomes(
+    folder: Path, run: RunInfo, settings: Settings, records: Sequence[CurveRecord]
+) -> tuple[Outcome, ...]:
+    names = [(str(record["benchmark"]), record["method"]) for record in records]
+    if not records or len(set(names)) < len(names):
+        raise InputError("curve.json must have every recipe of a measure once")
+    n_recipes, n_sizes, graph = len(records), len(settings.sizes), run.graph
+    shapes: dict[str, tuple[str, tuple[int, ...]]] = {
+        "masks": ("u1", (n_recipes, n_sizes, (graph.n_edges + 7) // 8)),
+        "values": ("f", (n_recipes, n_sizes, run.test.examples)),
+        "full": ("f", (run.test.examples,)),
+        "empty": ("f", (run.test.examples,)),
+    }
+    arrays = read_arrays(folder / "circuits.npz", shapes)
+    for name in ("values", "full", "empty"):
+        check_metric(f"{name} in circuits.npz", arrays[name])
+    outcomes = []
+    for record, masks, values in zip(records, arrays["masks"], arrays["values"], strict=True):
+        sizes = record["sizes"]
+        n_requested = tuple(size["edges_asked"] for size in sizes)
+        n_kept = tuple(size["edges_kept"] for size in sizes)
+        n_edges = np.unpackbits(masks, axis=1, count=graph.n_edges).sum(1)
+        if tuple(size["share"] for size in sizes) != settings.sizes:
+            raise InputError(f"the curve of {record['method']} has other sizes than the settings")
+        if not all(0 <= fewer <= more <= graph.n_edges for fewer, more in zip(n_kept, n_requested, strict=True)):
+            raise InputError(f"the curve of {record['method']} has impossible numbers of edges")
+        if tuple(n_edges) != n_kept:
+            raise InputError(f"the circuits of {record['method']} have other numbers of edges than its curve")
+        recipe = Recipe.from_record({name: record[name] for name in parameters(Recipe)})  # type: ignore[literal-required]
+        if recipe.name != record["method"]:
+            raise InputError(f"the recipe of {record['method']} is that of {recipe.name}")
+        measure = from_record("measure", MEASURES, record["benchmark"], Measure)
+        ends = (arrays["full"], arrays["empty"])
+        curve = Curve(settings.sizes, n_requested, n_kept, values, *ends, settings.faithfulness)
+        selections = _PackedSelections(graph, sizes, masks)
+        outcome = Outcome(measure, recipe, selections, curve, validation=record.get("validation", ()))
+        outcomes.append(replace(outcome, chosen_on=record["chosen_on"], choices=record["choices"]))
+    return tuple(outcomes)
+
+
+@dataclass(frozen=True, eq=False)
+class _PackedSelections(Sequence[Selection]):
+    """The selections of one recipe. Circuits are unpacked when they are accessed: all at once take much memory."""
+
+    graph: BaseGraph
+    records: Sequence[SelectionRecord]
+    masks: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[size] for size in range(len(self))[index]]
+        mask = np.unpackbits(self.masks[index], count=self.graph.n_edges).astype(bool)
+        return Selection.from_record(Circuit(self.graph, mask), self.records[index])
+
+
+def _read_learned(folder: Path, graph: BaseGraph, outcomes: Sequence[Outcome]) -> dict[Learner, Ranking]:
+    """Return learner -> ranking."""
+    names = learner_names(outcomes)
+    if not names:
+        return {}
+    arrays = read_arrays(folder / "learned.npz", {name: ("f", (graph.n_edges,)) for name in names.values()})
+    records: Mapping[str, LearnedRecord] = {}
+    if os.path.isfile(folder / "learned.json"):  # 0.2.0 has none
+        content = read_versioned_json(folder / "learned.json", files.LEARNED_FORMAT, files.LEARNED_VERSION)
+        records = convert_record(LearnedFile, content, "learned.json")["learned"]
+    return {
+        learner: Ranking(graph, arrays[name], signed=bool((arrays[name] < 0).any()), origin=dict(records.get(name, {})))
+        for learner, name in names.items()
+    }
+
+
+def _read_prompts(folder: Path, run: RunInfo) -> tuple[Prompt, ...]:
+    """Return the prompts of a run's evaluated examples, or of the first of them."""
+    path = folder / "examples.json"
+    record: ExamplesRecord = convert_record(
+        ExamplesRecord, read_versioned_json(path, files.EXAMPLES_FORMAT, files.EXAMPLES_VERSION), str(path)
+    )
+    prompts = tuple(record["prompts"])
+    is_complete = record["left_out"] >= 0 and len(prompts) + record["left_out"] == run.test.examples
+    if not is_complete or len(prompts) > MAX_PROMPTS or record["split"] != run.test.split:
+        raise InputError(f"{path} has other prompts than those that the run was evaluated on")
+    if not all(len(prompt.clean) == len(prompt.corrupted) > 0 for prompt in prompts):
+        raise InputError(f"{path} has a pair of prompts of different lengths")
+    spans = range(run.graph.n_spans if isinstance(run.graph, SpanGraph) else 0)
+    if not all(len(p.spans) in (0, len(p.clean)) and all(span in spans for span in p.spans) for p in prompts):
+        raise InputError(f"{path} has other spans of tokens than the run's circuits")
+    return prompts
+
+
+def read_attention(folder: Path, run: RunInfo) -> Attention | None:
+    """Return the attention of heads on some examples of a run. None if it wasn't written."""
+    path = folder / "attention.npz"
+    if not os.path.isfile(path):
+        return None
+    arrays = read_arrays(path, ATTENTION)  # type: ignore[arg-type]
+    examples, lengths, heads = (arrays[name].tolist() for name in ("examples", "lengths", "heads"))
+    n_values, graph = len(arrays["values"]), run.graph
+    is_distinct = len(set(examples)) == len(examples) == len(lengths) > 0 and len(set(heads)) == len(heads) > 0
+    is_known = all(0 <= row < run.test.examples for row in examples) and set(heads) <= set(graph.plain.heads.tolist())
+    if not is_distinct or not is_known or not all(0 < length <= n_values for length in lengths):
+        raise InputError(f"{path} has examples or heads that the run hasn't")
+    ends = np.cumsum([2 * len(heads) * pairs(length) for length in lengths])
+    if ends[-1] != n_values:
+        raise InputError(f"{path} has {n_values:,} numbers, but its heads and examples need {ends[-1]:,}")
+    patterns = (part.reshape(2, len(heads), -1) for part in np.split(arrays["values"], ends[:-1]))
+    return Attention(tuple(examples), tuple(lengths), tuple(heads), tuple(patterns))
+
+
+def read_start(folder: str | Path) -> dict[Measure, Ranking]:
+    """Return rankings for learning to start from, of a folder of `edgewise run` or `edgewise learn`.
+
+    Parameters
+    ----------
+    folder
+        A result folder, or the folder of a ranking.
+
+    Returns
+    -------
+    dict
+        Measure -> the ranking that was learned for it; else that of the mean scores, or the ranking of the folder.
+
+    Examples
+    --------
+    >>> edgewise.discover(model, train, test, learn_from=read_start("results/gpt2-ioi"))
+    """
+    if Ranking.is_folder(folder):
+        return dict.fromkeys(BOTH_MEASURES, Ranking.load(folder))
+    result = read_result(folder)
+    learned = {learner.measure: ranking for learner, ranking in result.learned.items()}
+    missing = [measure for measure in BOTH_MEASURES if measure not in learned]
+    all_rankings = learned | (dict.fromkeys(missing, summarise(result.scores).ranking) if missing else {})
+    return {measure: all_rankings[measure] for measure in BOTH_MEASURES}
