@@ -30,6 +30,22 @@ def test_token_0_counts_among_several_answers(demo):
     assert (example.incorrect, example.also_incorrect) == (7, (0, 8))
 
 
+def test_answers_of_a_prompt_pair_are_texts(demo):
+    """A text instead of a tuple would have its characters as answers."""
+    for also in ("also_correct", "also_incorrect"):
+        with pytest.raises(InputError, match=rf"{also} must be a tuple of answers, not text; write \(' Tom',\)"):
+            PromptPair(**GOOD, **{also: " Tom"})
+    for wrong in ({"correct": [" Mary"]}, {"also_correct": (3,)}, {"also_incorrect": [None]}):
+        with pytest.raises(InputError, match=r"example 1: (in)?correct must be text"):
+            make_task([PromptPair(**(GOOD | wrong))], demo)
+
+
+@pytest.mark.parametrize("examples", [0, 10**6 + 1, 10.0, "10"])
+def test_the_number_of_examples_is_a_whole_number(demo, examples):
+    with pytest.raises(InputError, match="the number of examples must be a whole number from 1 to 1,000,000"):
+        load_task("ioi", demo, examples=examples)
+
+
 STRANGE = [True, "0", "1_0", "12", 4.0, 4.5, None, [4], {}, float("nan"), 1e400]
 
 

@@ -5,8 +5,8 @@
    edges from its duals, move edges that are in the wrong state, and repeat. A few rounds reach the optimum of the full
    relaxation.
 3. It is nearly always integral, and then the proven optimum. Otherwise search the integer program over the same
-   columns (`branch.py`) for a good circuit. It has the value LB, the relaxation UB. An edge that is out can only be in
-   a better circuit if its price is at least -(UB - LB), an edge that is sure can only be missing if its price is at
+   columns (`programs.py`) for a good circuit. It has the value LB, the relaxation UB. An edge that is out can only be
+   in a better circuit if its price is at least -(UB - LB), an edge that is sure can only be missing if its price is at
    most UB - LB, and an unused node can only be used if its slack is at most UB - LB.
 4. Search the program of all these edges for the best circuit. The search ends after a fixed amount of work, the same on
    every machine, with the best circuit so far and a bound.
@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 from ..core.circuit import connected
 from ..errors import InputError
 from .base import Effort, Solution, Solver, Status
-from .branch import search_integers
-from .highs import Answer, optimise
 from .problem import Infeasible, SelectionProblem
+from .programs import Answer, optimise, search_integers
 from .reduced import Bools, Prices, Reduction, reduce_problem
 
 # Edges offered at first on each side of the border between selected and other edges.
@@ -64,7 +63,7 @@ class Ilp(Solver):
     def solve(self, problem: SelectionProblem) -> Solution:
         """Return an optimal circuit, or the best one within the limits, and a bound.
 
-        Of equally good circuits, return one with as many edges as the budget allows.
+        Edges of value 0 are added to it, up to the budget.
         """
         return _solve(problem, time.perf_counter() + (np.inf if self.time_limit is None else self.time_limit))
 

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.circuit import connected
-from .highs import INTEGRAL, Answer, FloatArray, Program
 from .problem import SelectionProblem
+from .programs import INTEGRAL, Answer, FloatArray, Program
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]

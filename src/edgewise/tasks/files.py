@@ -274,8 +274,12 @@ def _check_unused(source: str, row: Mapping[str, Any], incorrect: str) -> None:
 
 def _parse_text(row: Any, names: tuple[str, ...], is_csv: bool) -> PromptPair:
     """Return a row of text, or a prompt pair, as a checked prompt pair. Answers may be lists."""
-    columns = _columns(vars(row) if isinstance(row, PromptPair) else row, names)
-    sets = {column: _answer_list(columns[column], is_csv) for column in names[2:]}
+    is_pair = isinstance(row, PromptPair)
+    columns = _columns(vars(row) if is_pair else row, names)
+    sets: dict[str, Sequence[Any]] = {}
+    for column in names[2:]:
+        value = columns[column]
+        sets[column] = (value, *getattr(row, f"also_{column}")) if is_pair else _answer_list(value, is_csv)
     texts = [(column, columns[column]) for column in names[:2]]
     texts += [(column, text) for column, answers in sets.items() for text in answers]
     wrong = dict.fromkeys(column for column, text in texts if not isinstance(text, str))
@@ -284,8 +288,8 @@ def _parse_text(row: Any, names: tuple[str, ...], is_csv: bool) -> PromptPair:
     for column, text in texts:
         if has_surrogate(text):
             raise InputError(f": {column} holds half of a character (a lone surrogate)")
-    if isinstance(row, PromptPair):
-        return row
+    if is_pair:
+        return row  # type: ignore[no-any-return]
     for column, (first, *rest) in sets.items():
         columns |= {column: first, f"also_{column}": tuple(rest)}
     try:

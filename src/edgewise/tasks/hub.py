@@ -51,7 +51,7 @@ def _rows(name: str, split: str, columns: Mapping[str, str]) -> Iterator[dict[st
     parts = load_data_set(name, repository, config or None, streaming=True)
     known = {"validation" if part in VALIDATION_NAMES else str(part): part for part in parts}
     missing = [each for each in SPLITS if each not in known]
-    if "train" not in known and split not in known:
+    if split not in known and ("train" not in known or split not in SPLITS):
         raise InputError(f"{name} has no split {split!r}; its splits are {', '.join(map(str, parts))}")
     taken = {tenth for each in missing for tenth in TENTHS[each]}
     if missing and "train" in known and (split in missing or split == "train"):

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,8 +116,8 @@ def load_task(
     check_model(model)
     if not isinstance(split, str):
         raise InputError(f"split is a name such as 'train', not {split!r}; give a number of examples as examples=")
-    if examples is not None and not 1 <= examples <= MOST_EXAMPLES:
-        raise InputError(f"the number of examples must be at least 1 and at most {MOST_EXAMPLES:,}, not {examples}")
+    if examples is not None and not (isinstance(examples, Integral) and 1 <= examples <= MOST_EXAMPLES):
+        raise InputError(f"the number of examples must be a whole number from 1 to {MOST_EXAMPLES:,}, not {examples!r}")
     name = os.path.expanduser(name)
     task = _load(name, model, split, examples, seed, skip_bad, columns or {})
     if chat:

@@ -60,6 +60,11 @@ class PromptPair:
     spans: tuple[CharacterSpan, ...] = ()
     corrupted_spans: tuple[CharacterSpan, ...] = ()
 
+    def __post_init__(self) -> None:
+        for name in ("also_correct", "also_incorrect"):
+            if isinstance(answer := getattr(self, name), str):  # its characters would be answers
+                raise InputError(f"{name} must be a tuple of answers, not text; write ({answer!r},)")
+
     @property
     def answers(self) -> tuple[str, ...]:
         """All answers."""
