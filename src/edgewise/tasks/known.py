@@ -135,7 +135,7 @@ def generate(task: str, tokenizer: Any, split: str, seed: int) -> Iterator[Promp
             )
     draw = Draw(task, seed)
     for pair in make_pairs(draw):
-        if draw.accepts(pair.clean, pair.corrupted, split):
+        if draw.accepts(pair, split):
             yield pair
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError, unknown_name
-from . import arithmetic, greater_than, ioi, mcqa, word_tasks
+from . import number_tasks, word_tasks
 from .chat import use_chat
 from .checks import check_model
 from .draw import SPLITS
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 GENERATORS: dict[str, Callable[[Any, str, int], Iterator[PromptPair]]] = {
-    "ioi": ioi.generate,
-    "mcqa": mcqa.generate,
-    "greater-than": greater_than.generate,
-    "arithmetic-addition": arithmetic.add,
-    "arithmetic-subtraction": arithmetic.subtract,
+    "ioi": word_tasks.ioi,
+    "mcqa": word_tasks.mcqa,
+    "greater-than": number_tasks.greater_than,
+    "arithmetic-addition": number_tasks.add,
+    "arithmetic-subtraction": number_tasks.subtract,
     "induction": word_tasks.induction,
     "docstring": word_tasks.docstring,
     "pronouns": word_tasks.pronouns,
