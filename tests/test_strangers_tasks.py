@@ -17,8 +17,8 @@ from commands import GOOD, write
 
 from edgewise import InputError, PromptPair, evaluate_circuits, load_task, make_task, score_edges
 from edgewise.tasks import Example, Task, check_examples
+from edgewise.tasks.data_sets import check_unpacked_size
 from edgewise.tasks.files import read_rows
-from edgewise.tasks.mib import check_unpacked_size
 
 IDS = {"clean_ids": [3, 4], "corrupted_ids": [3, 5], "correct_id": 6, "incorrect_id": 7}
 

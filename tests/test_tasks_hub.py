@@ -7,7 +7,7 @@ from commands import GOOD
 
 from edgewise import InputError, load_task
 from edgewise.errors import EdgewiseWarning
-from edgewise.tasks.hub import parse_columns
+from edgewise.tasks.data_sets import parse_columns
 
 pytest.importorskip("datasets")
 COLUMNS = {"clean": "prompt", "corrupted": "other.prompt", "correct": "answer", "incorrect": "other.answer"}

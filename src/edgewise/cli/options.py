@@ -40,7 +40,7 @@ from ..results import is_result, read_result
 from ..runtime.store import NO_STORE, open_partial_store
 from ..score import SCORERS, Scorer
 from ..tasks import SPLITS, Task, group_by_prompt, has_splits, is_task_file, load_task, split_task
-from ..tasks.hub import parse_columns
+from ..tasks.data_sets import parse_columns
 from ..tasks.known import KNOWN
 from ..tasks.metrics import METRICS, Metric, TaskMetric
 from .console import detail, note, redirect_prints, status, watch_ray

@@ -24,7 +24,7 @@ from ..method import choose
 from ..report.tables import key_value_table, number_tables
 from ..runtime.store import open_partial_store
 from ..select import SOLVERS, Selection, SelectionProblem, Status, parse_count, parse_share, solve, solve_path
-from ..select.problem import RANKINGS
+from ..select.base import RANKINGS
 from . import options
 from .console import out, print_json, print_tables, say
 from .options import option

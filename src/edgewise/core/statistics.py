@@ -239,12 +239,6 @@ def resampling_weights(n_examples: int, resamples: int, seed: int) -> FloatArray
     return counts.reshape(resamples, n_examples) / n_examples
 
 
-def tied_ranks(values: NDArray[np.floating]) -> FloatArray:
-    """Return the rank of each value, 1 for the smallest. Equal values share the mean of their ranks."""
-    _, index, count = np.unique(values, return_inverse=True, return_counts=True)
-    return np.asarray((np.cumsum(count) - (count - 1) / 2)[index], np.float64)
-
-
 def _normal_interval(means: FloatArray, confidence: float, factor: float = 1.0) -> tuple[FloatArray, FloatArray]:
     """Return mean +- z standard deviations: the usual bootstrap interval of a mean over examples."""
     half = z_value(confidence) * means.std(0, ddof=1) * factor

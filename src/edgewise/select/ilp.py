@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from ..core.circuit import connected
 from ..errors import InputError
-from .base import Effort, Solution, Solver, Status
-from .problem import Infeasible, SelectionProblem
+from .base import Effort, Infeasible, SelectionProblem, Solution, Solver, Status
 from .programs import Answer, optimise, search_integers
 from .reduced import Bools, Prices, Reduction, reduce_problem
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.circuit import connected
-from .problem import SelectionProblem
+from .base import SelectionProblem
 from .programs import INTEGRAL, Answer, FloatArray, Program
 
 Bools = NDArray[np.bool_]

@@ -16,9 +16,8 @@ from ..core.statistics import EdgeStatistics, summarise
 from ..errors import InputError
 from ..graph import BaseGraph, size_to_edges
 from ..method import check_is
-from .base import Selection, Solution, Solver, Status
+from .base import Infeasible, Selection, SelectionProblem, Solution, Solver, Status
 from .ilp import Ilp
-from .problem import Infeasible, SelectionProblem
 
 EXACT = Ilp()
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core.statistics import percentile_interval, resampling_weights, tied_ranks
+from ..core.ranking import tied_ranks
+from ..core.statistics import percentile_interval, resampling_weights
 from ..evaluate import CONFIDENCE, Measure
 from .cell import Repeats
 from .plan import Plan

@@ -20,7 +20,7 @@ from ..recipes.recipe import Recipe, combinations, learned_recipes
 from ..recipes.settings import DEFAULTS, Settings
 from ..select import SOLVERS, Greedy, Ilp, Solver, TopN
 from ..tasks import GENERATORS, is_task_file
-from ..tasks.hub import PREFIX
+from ..tasks.data_sets import PREFIX
 from .baselines import MatchedCircuits, RandomCircuits
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from ..runtime.engine import IN_PROCESS, Engine
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..runtime.store import Store
 from ..tasks import Task, load_task, load_unsplit
-from ..tasks.hub import PREFIX
+from ..tasks.data_sets import PREFIX
 from .cell import Cell, Repeats, Study, best_informed, collect_repeats, recipes_to_test
 from .folder import STORE, OpenStudy, cell_key, find_cell, open_study, read_study_file, save_cell
 from .plan import TEST, TRAIN, VALIDATION, Plan

@@ -16,11 +16,10 @@ from ..errors import InputError, unknown_name
 from . import number_tasks, word_tasks
 from .chat import use_chat
 from .checks import check_model
+from .data_sets import DATA_SETS, EXTRA, PREFIX, read_data_set, read_hub
 from .draw import SPLITS
 from .files import SUFFIXES, NumberedRows, name_columns, read_task, task_of_rows
-from .hub import PREFIX, read_hub
 from .known import KNOWN, KNOWN_DESCRIPTIONS
-from .mib import DATA_SETS, EXTRA, read_data_set
 from .task import Example, PromptPair, Task, TokenReader
 from .tokens import has_offsets, tokenize, warn_of_joined_words
 
