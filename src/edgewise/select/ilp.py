@@ -31,7 +31,7 @@ from .reduced import Bools, Prices, Reduction, reduce_problem
 WINDOW = 60
 # The largest number of edges moved in one round, out of each node and into each node.
 MAX_MOVED = 2
-# In units of the border's value (`_scale`): a price may contradict its edge's state by NEGLIGIBLE, which is rounding.
+# In units of the border's value (`_relax`): a price may contradict its edge's state by NEGLIGIBLE, which is rounding.
 # Edges within NEARLY of a contradiction are offered, too.
 NEGLIGIBLE = 1e-7
 NEARLY = 0.1
@@ -68,8 +68,11 @@ class Ilp(Solver):
 
 
 def _solve(problem: SelectionProblem, deadline: float) -> Solution:
-    mask = _best_edges(problem)
-    if mask is not None:
+    mask = problem.required.copy()
+    best = problem.optional_order[: problem.budget - problem.n_required]
+    mask[best[problem.value[best] > 0]] = True
+    has_enough = mask.any() and int(problem.is_positive[mask].sum()) >= problem.least_positive
+    if has_enough and np.array_equal(connected(problem.graph, mask), mask):
         return Solution(fill_with_zero_edges(problem, mask), Status.OPTIMAL, problem.objective(mask))
     relaxed = _relax_strictly(problem, deadline)
     if relaxed is None:
@@ -78,22 +81,11 @@ def _solve(problem: SelectionProblem, deadline: float) -> Solution:
     return replace(solution, mask=fill_with_zero_edges(problem, solution.mask))
 
 
-def _best_edges(problem: SelectionProblem) -> Bools | None:
-    """Return the required edges and the best edges of value > 0, if they form a circuit with enough positive edges."""
-    mask = problem.required.copy()
-    best = problem.optional_order[: problem.budget - problem.n_required]
-    mask[best[problem.value[best] > 0]] = True
-    if not mask.any() or int(problem.is_positive[mask].sum()) < problem.least_positive:
-        return None
-    return mask if np.array_equal(connected(problem.graph, mask), mask) else None
-
-
 @dataclass(frozen=True, eq=False)
 class Relaxation:
     """The solved full relaxation: its reduced program, its answer, the prices of all edges, the number of rounds."""
 
     sure: Bools
-    offered: Bools
     reduction: Reduction
     answer: Answer
     prices: Prices
@@ -106,7 +98,8 @@ def _relax_strictly(problem: SelectionProblem, deadline: float) -> Relaxation | 
         return _relax(problem, deadline, 0.0)
     for penalty in PENALTIES:
         relaxed = _relax(problem, deadline, penalty)
-        if relaxed is None or relaxed.reduction.shortfall(relaxed.answer) <= MAX_SHORTFALL:
+        # The last column counts missing positive edges.
+        if relaxed is None or relaxed.answer.x is None or relaxed.answer.x[-1] <= MAX_SHORTFALL:
             return relaxed
         if penalty == PENALTIES[0] and _most_positive(problem, deadline) is None:
             return None
@@ -117,7 +110,11 @@ def _relax(problem: SelectionProblem, deadline: float, penalty: float) -> Relaxa
     """Solve the relaxation over all edges: move edges whose price contradicts their state until there are none."""
     sure, offered = _first_states(problem)
     source, target = problem.graph.edge_source, problem.graph.edge_target
-    scale = _scale(problem)
+    # All tolerances are in units of the value at the border between selected and other edges. A border below 1e-9 of
+    # the largest value is beyond the precision of any solver, and hardly counts.
+    largest = float(np.abs(problem.value).max())
+    border = float(np.abs(problem.value[problem.order[problem.budget - 1]]))
+    scale = border if border > 1e-9 * largest else largest or 1.0
     rounds = 0
     while time.perf_counter() < deadline:
         rounds += 1
@@ -129,7 +126,7 @@ def _relax(problem: SelectionProblem, deadline: float, penalty: float) -> Relaxa
         wrong = np.where(sure, -prices.edge, np.where(reduction.is_column, -np.inf, prices.edge))
         wrong[problem.required | ~prices.used[source] | ~prices.used[target]] = -np.inf
         if wrong.max() <= NEGLIGIBLE:
-            return Relaxation(sure, offered, reduction, answer, prices, rounds)
+            return Relaxation(sure, reduction, answer, prices, rounds)
         # Move the nearly wrong ones, too: the duals of the next round will be a little different.
         moved = np.flatnonzero(wrong > -NEARLY)
         moved = moved[np.argsort(-wrong[moved], kind="stable")]
@@ -164,14 +161,6 @@ def _first_states(problem: SelectionProblem) -> tuple[Bools, Bools]:
         sure[order[: max(0, border - WINDOW)]] = True
         offered[order[max(0, border - WINDOW) : border + WINDOW]] = True
     return sure, offered & ~sure
-
-
-def _scale(problem: SelectionProblem) -> float:
-    """Return the value at the border between selected and other edges, the unit of all tolerances."""
-    largest = float(np.abs(problem.value).max())
-    border = float(np.abs(problem.value[problem.order[problem.budget - 1]]))
-    # A border below 1e-9 of the largest value is beyond the precision of any solver, and hardly counts.
-    return border if border > 1e-9 * largest else largest or 1.0
 
 
 def _solve_integers(relaxed: Relaxation, deadline: float) -> Solution:
