@@ -220,17 +220,6 @@ _ADVICE = {
 }
 
 
-@dataclass(frozen=True)
-class Effort:
-    """The work of a solver: rounds of the linear relaxation, and columns of the last program."""
-
-    rounds: int = 0
-    columns: int = 0
-
-
-NO_EFFORT = Effort()
-
-
 @dataclass(frozen=True, eq=False)
 class Selection:
     """A selected circuit and how the solver ended.
@@ -239,6 +228,8 @@ class Selection:
     n_requested     the budget of edges; `n_kept`, the number of edges of the circuit, may be smaller
     objective       the total value of the circuit's edges; the optimum is at most `bound`
     free_objective  the objective without the condition of nested circuits, if that changed the circuit
+    rounds          how often the ILP's linear relaxation was solved
+    columns         the columns of its last program
     possible_pnr    the largest possible share of positive edges, if PNR asked for more
     """
 
@@ -249,7 +240,8 @@ class Selection:
     objective: float
     bound: float
     seconds: float
-    effort: Effort = NO_EFFORT
+    rounds: int = 0
+    columns: int = 0
     free_objective: float | None = None
     possible_pnr: float | None = None
 
@@ -278,8 +270,8 @@ class Selection:
             "gap": self.gap,
             "status": self.status.value,
             "seconds": self.seconds,
-            "rounds": self.effort.rounds,
-            "columns": self.effort.columns,
+            "rounds": self.rounds,
+            "columns": self.columns,
             "free_objective": self.free_objective,
             "possible_pnr": self.possible_pnr,
         }
@@ -287,28 +279,25 @@ class Selection:
     @classmethod
     def from_record(cls, circuit: Circuit, record: Mapping[str, Any]) -> Selection:
         """Return the selection that `record` describes."""
-        return cls(
-            circuit=circuit,
-            solver=record["solver"],
-            status=Status(record["status"]),
-            n_requested=record["edges_asked"],
-            effort=Effort(record["rounds"], record["columns"]),
-            **{name: record[name] for name in ("objective", "bound", "seconds", "free_objective", "possible_pnr")},
-        )
+        same = ("solver", "objective", "bound", "seconds", "rounds", "columns", "free_objective", "possible_pnr")
+        fields = {name: record[name] for name in same}
+        return cls(circuit, status=Status(record["status"]), n_requested=record["edges_asked"], **fields)
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
     """What a solver returns.
 
-    mask   [edge] the chosen edges, not yet pruned
-    bound  no circuit of this problem has a larger objective
+    mask             [edge] the chosen edges, not yet pruned
+    bound            no circuit of this problem has a larger objective
+    rounds, columns  see `Selection`
     """
 
     mask: NDArray[np.bool_]
     status: Status
     bound: float
-    effort: Effort = NO_EFFORT
+    rounds: int = 0
+    columns: int = 0
 
     def __repr__(self) -> str:
         return f"Solution({int(self.mask.sum()):,} of {len(self.mask):,} edges, {self.status.value})"

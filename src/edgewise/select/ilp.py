@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ..core.circuit import connected
 from ..errors import InputError
-from .base import Effort, Infeasible, SelectionProblem, Solution, Solver, Status
+from .base import Infeasible, SelectionProblem, Solution, Solver, Status
 from .programs import Answer, optimise, search_integers
 from .reduced import Bools, Prices, Reduction, reduce_problem
 
@@ -166,11 +166,11 @@ def _first_states(problem: SelectionProblem) -> tuple[Bools, Bools]:
 def _solve_integers(relaxed: Relaxation, deadline: float) -> Solution:
     """Return the optimal circuit: the relaxation's if it is integral, else the best over the edges in doubt."""
     reduction, problem = relaxed.reduction, relaxed.reduction.problem
-    upper, effort = reduction.objective(relaxed.answer), Effort(relaxed.rounds, len(reduction.program.cost))
+    upper, effort = reduction.objective(relaxed.answer), (relaxed.rounds, len(reduction.program.cost))
     search = search_integers(reduction.strict, relaxed.answer, -np.inf, deadline, FIRST_WORK)
     if search.best is relaxed.answer:
         mask = reduction.mask(search.best)
-        return Solution(mask, Status.OPTIMAL, problem.objective(mask), effort)
+        return Solution(mask, Status.OPTIMAL, problem.objective(mask), *effort)
     best: Bools | None
     if search.best is not None:
         best = reduction.mask(search.best)
@@ -179,22 +179,22 @@ def _solve_integers(relaxed: Relaxation, deadline: float) -> Solution:
         if int(problem.is_positive[best].sum()) < problem.least_positive:
             best = _most_positive(problem, deadline)
     if best is None:
-        return Solution(connect_best_edges(problem), _reached_limit(deadline), upper, effort)
+        return Solution(connect_best_edges(problem), _reached_limit(deadline), upper, *effort)
     old_columns = reduction.is_column
     reduction = _reopen(relaxed, (upper - problem.objective(best)) / reduction.scale + NEGLIGIBLE)
     if search.best is not None and search.status is Status.OPTIMAL and (reduction.is_column <= old_columns).all():
-        return Solution(best, Status.OPTIMAL, problem.objective(best), effort)
-    effort = Effort(relaxed.rounds, len(reduction.program.cost))
+        return Solution(best, Status.OPTIMAL, problem.objective(best), *effort)
+    effort = relaxed.rounds, len(reduction.program.cost)
     answer = optimise(reduction.strict, seconds=_left(deadline))
     if answer.row_dual is None or time.perf_counter() > deadline:
-        return Solution(best, Status.TIME_LIMIT, upper, effort)
+        return Solution(best, Status.TIME_LIMIT, upper, *effort)
     search = search_integers(reduction.strict, answer, reduction.worth(best), deadline, WORK)
     if search.best is not None:
         best = reduction.mask(search.best)
     if search.status is Status.OPTIMAL:
-        return Solution(best, Status.OPTIMAL, problem.objective(best), effort)
+        return Solution(best, Status.OPTIMAL, problem.objective(best), *effort)
     bound = search.bound * reduction.scale + problem.objective(reduction.parts.fixed)
-    return Solution(best, search.status, min(upper, bound), effort)
+    return Solution(best, search.status, min(upper, bound), *effort)
 
 
 def _reopen(relaxed: Relaxation, gap: float) -> Reduction:

@@ -82,7 +82,8 @@ def solve(
         objective=problem.objective(solution.mask),
         bound=solution.bound,
         seconds=time.perf_counter() - started,
-        effort=solution.effort,
+        rounds=solution.rounds,
+        columns=solution.columns,
         possible_pnr=problem.least_positive / budget if problem.lacks_positive else None,
     )
 

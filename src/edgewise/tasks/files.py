@@ -18,7 +18,7 @@ from typing import Any
 from ..errors import MAX_DETAILS, InputError, warn
 from ..io.reading import file_size, first_line, wrap_read_errors
 from ..io.records import parse_json
-from .checks import check_rows, warn_of_equal_prompts, warn_of_several_tokens, warn_of_skipped, warn_of_spaces
+from .checks import check_rows, warn_of_examples, warn_of_skipped
 from .spans import assign_positions, name_spans, parse_spans, read_markers
 from .task import Example, PromptPair, Task, TokenReader
 from .tokens import try_tokenize
@@ -100,7 +100,10 @@ def task_of_rows(
     first = next(iter(rows.values()))
     has_tokens = isinstance(first, Mapping) and all(column in first for column in TOKENS[:N_REQUIRED])
     columns: tuple[str, ...] = TOKENS if has_tokens else TEXT
-    if not any(_has_incorrect(row, columns[-1]) for row in rows.values()):
+    if not any(
+        row.incorrect is not None if isinstance(row, PromptPair) else isinstance(row, Mapping) and columns[-1] in row
+        for row in rows.values()
+    ):
         if isinstance(first, Mapping) and all(first.get(column) is not None for column in columns[:N_REQUIRED]):
             _check_unused(source, first, columns[-1])
         columns = columns[:N_REQUIRED]
@@ -126,17 +129,14 @@ def task_of_rows(
             problems[number] = f"example {number} has {example.length} tokens; the model takes {model.max_length}"
     dropped: tuple[tuple[str, int], ...] = ()
     examples = {number: example for number, example in examples.items() if number not in problems}
-    if skip_bad:
-        pairs = {number: pair for number, pair in pairs.items() if number in examples}
-        n_rows = len(rows) + len(numbered.problems) + numbered.more
-        dropped = (("that can't be used", len(problems) + numbered.more),) if problems else ()
-        warn_of_skipped(source, problems, numbered.more, n_rows)
+    if skip_bad and problems:
+        dropped = (("that can't be used", len(problems) + numbered.more),)
+        warn_of_skipped(source, problems, numbered.more, len(rows) + len(numbered.problems) + numbered.more)
     if not skip_bad or not examples:
         check_rows(source, problems, numbered.more, can_skip=bool(examples))
-    warn_of_spaces(pairs.values(), source)
-    warn_of_equal_prompts(examples.values(), source)
-    warn_of_several_tokens(examples.values(), source)
-    return Task(source, split, tuple(examples.values()), dropped)
+    task = Task(source, split, tuple(examples.values()), dropped)
+    warn_of_examples(task)
+    return task
 
 
 def has_splits(path: Path, split: str | None = None) -> bool:
@@ -179,13 +179,26 @@ def parse_file(path: Path) -> NumberedRows:
         raise InputError(f"{path} isn't text: it holds a NUL byte")
     if path.suffix.lower() == ".csv":
         return _csv_rows(path, text)
-    if path.suffix.lower() != ".json" or not text.lstrip().startswith("["):
-        return _json_objects(_json_lines(text))
-    try:
-        items = parse_json(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} isn't JSON: {first_line(error)}") from None
-    return _json_objects((f"row {number}", item) for number, item in enumerate(items, start=1))
+    values = _json_lines(text)
+    if path.suffix.lower() == ".json" and text.lstrip().startswith("["):
+        try:
+            items = parse_json(text)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path} isn't JSON: {first_line(error)}") from None
+        values = ((f"row {number}", item) for number, item in enumerate(items, start=1))
+    rows, more = {}, 0
+    problems: dict[int, str] = {}
+    for number, (place, value) in enumerate(values, start=1):
+        if isinstance(value, dict):
+            rows[number] = name_columns(value)
+        elif len(problems) == MAX_DETAILS:  # a large file that is no task must not fill the memory with problems
+            more += 1
+        elif isinstance(value, Exception):
+            problems[number] = f"{place} isn't JSON: {first_line(value)}"
+        else:
+            advice = "; an array needs a file named .json" if isinstance(value, list) else ""
+            problems[number] = f"{place} must be a JSON object, not {type(value).__name__}{advice}"
+    return NumberedRows(rows, problems, more)
 
 
 def name_columns(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,23 +217,6 @@ def _json_lines(text: str) -> Iterator[tuple[str, Any]]:
                 yield f"line {number}", parse_json(line)
             except (ValueError, RecursionError) as error:
                 yield f"line {number}", error
-
-
-def _json_objects(values: Iterable[tuple[str, Any]]) -> NumberedRows:
-    """Return the values that are JSON objects as rows, with their known columns in lower case."""
-    rows, more = {}, 0
-    problems: dict[int, str] = {}
-    for number, (place, value) in enumerate(values, start=1):
-        if isinstance(value, dict):
-            rows[number] = name_columns(value)
-        elif len(problems) == MAX_DETAILS:  # a large file that is no task must not fill the memory with problems
-            more += 1
-        elif isinstance(value, Exception):
-            problems[number] = f"{place} isn't JSON: {first_line(value)}"
-        else:
-            advice = "; an array needs a file named .json" if isinstance(value, list) else ""
-            problems[number] = f"{place} must be a JSON object, not {type(value).__name__}{advice}"
-    return NumberedRows(rows, problems, more)
 
 
 def _csv_rows(path: Path, text: str) -> NumberedRows:
@@ -249,10 +245,6 @@ def _csv_rows(path: Path, text: str) -> NumberedRows:
     except csv.Error as error:
         raise InputError(f"{path}, line {reader.line_num} isn't CSV: {error}") from None
     return NumberedRows(rows, problems)
-
-
-def _has_incorrect(row: Any, column: str) -> bool:
-    return row.incorrect is not None if isinstance(row, PromptPair) else isinstance(row, Mapping) and column in row
 
 
 def _check_unused(source: str, row: Mapping[str, Any], incorrect: str) -> None:
