@@ -9,6 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from operator import index
 from pathlib import Path
@@ -265,13 +266,24 @@ def _check_unused(source: str, row: Mapping[str, Any], incorrect: str) -> None:
 
 
 def _parse_text(row: Any, names: tuple[str, ...], is_csv: bool) -> PromptPair:
-    """Return a row of text, or a prompt pair, as a checked prompt pair. Answers may be lists."""
+    """Return a row of text, or a prompt pair, as a checked prompt pair.
+
+    Answers may be a text, a list of them, or in a CSV file a list as JSON text.
+    """
     is_pair = isinstance(row, PromptPair)
     columns = _columns(vars(row) if is_pair else row, names)
     sets: dict[str, Sequence[Any]] = {}
     for column in names[2:]:
         value = columns[column]
-        sets[column] = (value, *getattr(row, f"also_{column}")) if is_pair else _answer_list(value, is_csv)
+        if is_csv and isinstance(value, str) and value.lstrip().startswith("["):
+            with suppress(ValueError, RecursionError):
+                value = parse_json(value)
+        if is_pair:
+            sets[column] = (value, *getattr(row, f"also_{column}"))
+        else:
+            sets[column] = value if isinstance(value, list | tuple) else [value]
+        if not sets[column]:
+            raise InputError(": a list of answers is empty")
     texts = [(column, columns[column]) for column in names[:2]]
     texts += [(column, text) for column, answers in sets.items() for text in answers]
     wrong = dict.fromkeys(column for column, text in texts if not isinstance(text, str))
@@ -292,18 +304,6 @@ def _parse_text(row: Any, names: tuple[str, ...], is_csv: bool) -> PromptPair:
     except InputError as error:
         raise InputError(f": {error}") from None
     return PromptPair(**columns, spans=spans, corrupted_spans=corrupted_spans)
-
-
-def _answer_list(value: Any, is_csv: bool) -> Sequence[Any]:
-    """Return the answers of a cell: a text, a list of them, or in a CSV file a list as JSON text."""
-    if is_csv and isinstance(value, str) and value.lstrip().startswith("["):
-        try:
-            value = parse_json(value)
-        except (ValueError, RecursionError):
-            return [value]
-    if isinstance(value, list | tuple) and not value:
-        raise InputError(": a list of answers is empty")
-    return value if isinstance(value, list | tuple) else [value]
 
 
 def _span_names(row: Any) -> tuple[str, ...]:
