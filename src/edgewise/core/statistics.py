@@ -246,11 +246,6 @@ def _normal_interval(means: FloatArray, confidence: float, factor: float = 1.0) 
     return centre - half, centre + half
 
 
-def _paper_interval(means: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
-    """Return the paper's interval: the half-width is also divided by sqrt(resamples), so more resamples narrow it."""
-    return _normal_interval(means, confidence, 1 / sqrt(len(means)))
-
-
 def percentile_interval(draws: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
     """Return the low and the high quantile over the resamples of draws [resample, ...]."""
     tail = (1 - confidence) / 2
@@ -259,7 +254,8 @@ def percentile_interval(draws: FloatArray, confidence: float) -> tuple[FloatArra
 
 
 INTERVALS: dict[str, Callable[[FloatArray, float], tuple[FloatArray, FloatArray]]] = {
-    "paper": _paper_interval,
+    # The half-width is also divided by sqrt(resamples), so more resamples narrow it.
+    "paper": lambda means, confidence: _normal_interval(means, confidence, 1 / sqrt(len(means))),
     "normal": _normal_interval,
     "percentile": percentile_interval,
 }
