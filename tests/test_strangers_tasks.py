@@ -233,14 +233,14 @@ def test_tokens_and_lengths_that_the_model_has_not_are_refused_by_every_verb(dem
         replace(good, incorrect=beyond), replace(good, also_correct=(beyond,)), replace(good, clean=(-1, 3)),
     ):  # fmt: skip
         task = Task("own", "all", (good, wrong))
-        words = rf"task 'own', example 2 has token (-1|{beyond}), but model 'demo' has {beyond} tokens"
+        words = rf"task 'own', example 2: token (-1|{beyond}) is outside the model's vocabulary of {beyond}"
         for verb in (check_examples, score_edges, lambda m, t: evaluate_circuits(m, t, [])):
             with pytest.raises(InputError, match=words):
                 verb(demo, task)
     long = Example((3,) * 100, (4,) * 100, 6, 7)
     with pytest.raises(InputError, match="task 'own': 2 of its rows can't be used") as error:
         check_examples(demo, Task("own", "all", (long, good, replace(good, correct=beyond))))
-    assert [line[:13] for line in error.value.details] == ["example 1 has", "example 3 has"]
+    assert [line[:13] for line in error.value.details] == ["example 1 has", "example 3: to"]
 
 
 def test_copies_are_counted_and_told_of(edgewise, demo, tmp_path):

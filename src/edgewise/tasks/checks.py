@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from ..errors import MAX_DETAILS, InputError, warn
-from .task import Task, TokenReader
+from .task import Example, Task, TokenReader
 
 # Of rows with the same problem, the first are listed; the same means the same text but for quotations and numbers.
 SHOWN_PER_CAUSE = 3
@@ -32,21 +32,20 @@ def check_examples(model: TokenReader, task: Task) -> None:
     check_model(model)
     if not isinstance(task, Task):
         raise InputError(f"a task is needed, not {task!r}; load it first: load_task(name, model)")
-    problems = {}
-    for number, example in enumerate(task.examples, start=1):
-        tokens = (*example.clean, *example.corrupted, *example.answers)
-        least, most = min(tokens), max(tokens)
-        if example.length > model.max_length:
-            problems[number] = (
-                f"example {number} has {example.length} tokens; model {model.name!r} takes {model.max_length}"
-            )
-        elif least < 0 or most >= model.vocabulary:
-            token = least if least < 0 else most
-            problems[number] = (
-                f"example {number} has token {token}, but model {model.name!r} has {model.vocabulary} tokens; "
-                "does its tokenizer belong to it?"
-            )
-    check_rows(f"task {task.name!r}", problems)
+    misfits = {number: describe_misfit(example, model) for number, example in enumerate(task.examples, start=1)}
+    check_rows(f"task {task.name!r}", {number: f"example {number}{text}" for number, text in misfits.items() if text})
+
+
+def describe_misfit(example: Example, model: TokenReader) -> str:
+    """Return why a model can't run an example, to follow "example N": its length or a token; "" if it can."""
+    if example.length > model.max_length:
+        return f" has {example.length} tokens; the model takes {model.max_length}"
+    tokens = (*example.clean, *example.corrupted, *example.answers)
+    least, most = min(tokens), max(tokens)
+    if least >= 0 and most < model.vocabulary:
+        return ""
+    outside = least if least < 0 else most
+    return f": token {outside} is outside the model's vocabulary of {model.vocabulary}; use the tokens of its tokenizer"
 
 
 def check_rows(source: str, problems: Mapping[int, str], more: int = 0, can_skip: bool = False) -> None:

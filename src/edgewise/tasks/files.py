@@ -19,7 +19,7 @@ from typing import Any
 from ..errors import MAX_DETAILS, InputError, warn
 from ..io.reading import file_size, first_line, wrap_read_errors
 from ..io.records import parse_json
-from .checks import check_rows, warn_of_examples, warn_of_skipped
+from .checks import check_rows, describe_misfit, warn_of_examples, warn_of_skipped
 from .spans import assign_positions, name_spans, parse_spans, read_markers
 from .task import Example, PromptPair, Task, TokenReader
 from .tokens import try_tokenize
@@ -117,7 +117,7 @@ def task_of_rows(
     for number, row in rows.items():
         try:
             if has_tokens:
-                examples[number] = _parse_tokens(row, columns, model.vocabulary, is_csv, span_names)
+                examples[number] = _parse_tokens(row, columns, is_csv, span_names)
             else:
                 pairs[number] = _parse_text(row, columns, is_csv)
         except InputError as error:
@@ -126,8 +126,8 @@ def task_of_rows(
         examples, unusable = try_tokenize(pairs, model.tokenizer, model.bos, span_names)
         problems |= unusable
     for number, example in examples.items():
-        if example.length > model.max_length:
-            problems[number] = f"example {number} has {example.length} tokens; the model takes {model.max_length}"
+        if misfit := describe_misfit(example, model):
+            problems[number] = f"example {number}{misfit}"
     dropped: tuple[tuple[str, int], ...] = ()
     examples = {number: example for number, example in examples.items() if number not in problems}
     if skip_bad and problems:
@@ -337,9 +337,7 @@ def has_surrogate(text: str) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _parse_tokens(
-    row: Any, names: tuple[str, ...], vocabulary: int, is_csv: bool, span_names: tuple[str, ...]
-) -> Example:
+def _parse_tokens(row: Any, names: tuple[str, ...], is_csv: bool, span_names: tuple[str, ...]) -> Example:
     """Return a row of token ids as an example. Cells of a CSV file are text. Spans are [start, stop) in tokens."""
     columns = _columns(row, names)
     try:
@@ -360,10 +358,6 @@ def _parse_tokens(
             example = replace(example, span_names=names, span_indices=indices)
     except InputError as error:
         raise InputError(f": {error}") from None
-    tokens = (*example.clean, *example.corrupted, *example.answers)
-    outside = next((token for token in tokens if not 0 <= token < vocabulary), None)
-    if outside is not None:
-        raise InputError(f": token {outside} is outside the model's vocabulary of {vocabulary}")
     return example
 
 
