@@ -19,6 +19,7 @@ import sys
 import time
 from pathlib import Path
 
+import highspy
 import numpy as np
 from rich.console import Console
 from rich.table import Table
@@ -26,7 +27,7 @@ from rich.table import Table
 from edgewise import EdgeScores, Graph, SelectionProblem, solve
 from edgewise.evaluate import SIZES
 from edgewise.graph import BaseGraph, SpanGraph
-from edgewise.select.highs import optimise
+from edgewise.select.programs import open_solver, read_answer
 from edgewise.select.reduced import reduce_problem
 
 SHAPES = {
@@ -91,7 +92,13 @@ def solve_full(problem: SelectionProblem) -> float:
     nothing = np.zeros(problem.graph.n_edges, bool)
     scale = float(np.abs(problem.value[problem.order[problem.budget - 1]]))
     everything = reduce_problem(problem, nothing, ~nothing, scale)
-    answer = optimise(everything.strict, integer=True, seconds=LIMIT)
+    solver = open_solver(everything.strict)
+    n_columns = len(everything.program.cost)
+    integer = np.full(n_columns, int(highspy.HighsVarType.kInteger), np.uint8)
+    solver.changeColsIntegrality(n_columns, np.arange(n_columns, dtype=np.int32), integer)
+    for option, value in (("mip_rel_gap", 0.0), ("mip_abs_gap", 1e-9), ("time_limit", float(LIMIT))):
+        solver.setOptionValue(option, value)
+    answer = read_answer(solver)
     return float("nan") if answer.x is None else problem.objective(everything.mask(answer))
 
 

@@ -24,7 +24,7 @@ from edgewise import (
     summarise,
     wrap_model,
 )
-from edgewise.core.combine import combine_rankings
+from edgewise.core.ranking import combine_rankings
 from edgewise.evaluate import Patching
 from edgewise.learn import Ensemble, LearningProblem, UniformGradientSampling, choose_weights
 from edgewise.tasks import LogitDifference

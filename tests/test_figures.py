@@ -40,7 +40,7 @@ from edgewise.report.figures import FIGURES, circuit, paper_figures, write_figur
 from edgewise.report.figures.curves import study_figure
 from edgewise.report.figures.dots import DECADES, score_bins
 from edgewise.report.figures.style import SCREEN, figure_settings, paper, render
-from edgewise.select.base import Selection, Status
+from edgewise.select import Selection, Status
 
 SIZES = (0.001, 0.01, 0.05, 0.2, 0.5, 1.0)
 RECIPES = ("Greedy", "ILP", "Bootstrapping", "ILP + Bootstrapping + PNR", "Portfolio")

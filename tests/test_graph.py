@@ -103,3 +103,15 @@ def test_a_circuit_copies_its_mask():
         circuit.mask[0] = False
     with pytest.raises(InputError, match="8 edges"):
         Circuit(graph, np.ones(3, bool))
+
+
+@pytest.mark.parametrize("kind", ["scores", "indices", "text"])
+def test_a_mask_is_true_or_false(kind):
+    """Scores or indices would otherwise be a circuit of all edges that aren't 0."""
+    graph = Graph(1, 1, 2)
+    n_edges = graph.n_edges
+    values = {"scores": np.linspace(-1, 1, n_edges), "indices": np.arange(n_edges), "text": np.array(["1"] * n_edges)}
+    with pytest.raises(InputError, match="True or False for each edge"):
+        Circuit(graph, values[kind])
+    ones = np.arange(n_edges) % 2
+    assert Circuit(graph, ones) == Circuit(graph, ones.astype(float)) == Circuit(graph, ones == 1)

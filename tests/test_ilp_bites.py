@@ -9,6 +9,7 @@ from functools import cache
 from itertools import chain, count, repeat
 from types import SimpleNamespace
 
+import highspy
 import numpy as np
 import pytest
 from plain_ilp import plain_optimum
@@ -18,8 +19,7 @@ from edgewise.errors import EdgewiseWarning
 from edgewise.evaluate.measures import CMD
 from edgewise.recipes.stages import RankedRecipe, select_recipes
 from edgewise.select import RANKINGS, Infeasible, Selection, Status
-from edgewise.select.branch import Search, is_integral, search_integers
-from edgewise.select.highs import optimise
+from edgewise.select.programs import TOLERANCE, Search, is_integral, open_solver, optimise, read_answer, search_integers
 
 SMALL = (Graph(1, 2, 2), Graph(2, 1, 2), Graph(2, 2, 2), Graph(2, 2, 2, parallel=True), Graph(3, 2, 2))
 LARGE = (Graph(4, 3, 2),)
@@ -113,8 +113,8 @@ def test_the_optimum_does_not_depend_on_the_first_window(monkeypatch, window):
 @pytest.mark.parametrize("tried, reliable", [(1, 1), (2, 1), (100, 100)])
 def test_the_optimum_does_not_depend_on_the_columns_that_are_branched_on(monkeypatch, tried, reliable):
     set_window(monkeypatch, 0)
-    monkeypatch.setattr("edgewise.select.branch.MAX_TRIED", tried)
-    monkeypatch.setattr("edgewise.select.branch.RELIABLE", reliable)
+    monkeypatch.setattr("edgewise.select.programs.MAX_TRIED", tried)
+    monkeypatch.setattr("edgewise.select.programs.RELIABLE", reliable)
     for seed in SEEDS[:40]:
         check_optimal(seed)
     for seed in range(8):
@@ -131,8 +131,15 @@ def fractional_programs():
 
     def search(program, relaxed, *limits):
         if not is_integral(relaxed.x).all():
-            best = optimise(program, integer=True)
-            programs.append((program, relaxed, best.objective if best.is_optimal else -np.inf))
+            solver = open_solver(program)
+            for option in ("mip_feasibility_tolerance", "mip_abs_gap", "mip_rel_gap"):
+                solver.setOptionValue(option, 0.0 if option == "mip_rel_gap" else TOLERANCE)
+            n_columns = len(program.cost)
+            kinds = np.full(n_columns, int(highspy.HighsVarType.kInteger), np.uint8)
+            solver.changeColsIntegrality(n_columns, np.arange(n_columns, dtype=np.int32), kinds)
+            answer = read_answer(solver)
+            is_optimal = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+            programs.append((program, relaxed, answer.objective if is_optimal else -np.inf))
         return search_integers(program, relaxed, *limits)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -155,6 +162,21 @@ def test_a_search_returns_the_best_answer_above_the_known_one():
             if search.best is not None:
                 assert search.best.objective == pytest.approx(best, rel=1e-7, abs=1e-7)
                 assert is_integral(search.best.x).all()
+
+
+def test_a_relaxation_that_is_stopped_has_no_duals():
+    """The primal simplex is feasible long before it is optimal. Its duals would give wrong bounds."""
+    stopped = 0
+    for program, relaxed, _ in fractional_programs()[:5]:
+        for iterations in range(0, 60, 4):
+            solver = open_solver(program)
+            options = {"presolve": "off", "simplex_strategy": 4, "simplex_iteration_limit": iterations}
+            for option, value in options.items():
+                solver.setOptionValue(option, value)
+            answer = read_answer(solver)
+            stopped += answer.x is not None and answer.objective < relaxed.objective - 1e-6
+            assert answer.row_dual is None or answer.objective == pytest.approx(relaxed.objective)
+    assert stopped
 
 
 @pytest.mark.parametrize("relaxations", [0, 1, 3, 9])
@@ -181,7 +203,7 @@ def stop_searches_after_the_first(patch: pytest.MonkeyPatch, nodes: int) -> None
         if nodes == 0:
             return Search(None, relaxed.objective, Status.TIME_LIMIT)
         clock = chain(repeat(-1.0, nodes), repeat(1.0))
-        patch.setattr("edgewise.select.branch.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+        patch.setattr("edgewise.select.programs.time", SimpleNamespace(perf_counter=lambda: next(clock)))
         return search_integers(program, relaxed, known, 0.0, work)
 
     patch.setattr("edgewise.select.ilp.search_integers", search)
@@ -208,9 +230,9 @@ def test_the_time_limit_holds_for_every_relaxation(seed, monkeypatch):
         searches.append(search_integers(*arguments))
         return searches[-1]
 
-    def relax(program, integer=False, seconds=None):
+    def relax(program, seconds=None):
         limits.append(seconds)
-        answer = optimise(program, integer, seconds)
+        answer = optimise(program, seconds)
         return replace(answer, row_dual=None) if searches else answer
 
     monkeypatch.setattr("edgewise.select.ilp.search_integers", search)

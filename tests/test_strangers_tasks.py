@@ -17,8 +17,8 @@ from commands import GOOD, write
 
 from edgewise import InputError, PromptPair, evaluate_circuits, load_task, make_task, score_edges
 from edgewise.tasks import Example, Task, check_examples
+from edgewise.tasks.data_sets import check_unpacked_size
 from edgewise.tasks.files import read_rows
-from edgewise.tasks.mib import check_unpacked_size
 
 IDS = {"clean_ids": [3, 4], "corrupted_ids": [3, 5], "correct_id": 6, "incorrect_id": 7}
 
@@ -28,6 +28,22 @@ def test_token_0_counts_among_several_answers(demo):
     assert (example.also_correct, example.also_incorrect) == ((0,), (8,))
     (example,) = make_task([IDS | {"incorrect_id": [7, 0, 8]}], demo)
     assert (example.incorrect, example.also_incorrect) == (7, (0, 8))
+
+
+def test_answers_of_a_prompt_pair_are_texts(demo):
+    """A text instead of a tuple would have its characters as answers."""
+    for also in ("also_correct", "also_incorrect"):
+        with pytest.raises(InputError, match=rf"{also} must be a tuple of answers, not text; write \(' Tom',\)"):
+            PromptPair(**GOOD, **{also: " Tom"})
+    for wrong in ({"correct": [" Mary"]}, {"also_correct": (3,)}, {"also_incorrect": [None]}):
+        with pytest.raises(InputError, match=r"example 1: (in)?correct must be text"):
+            make_task([PromptPair(**(GOOD | wrong))], demo)
+
+
+@pytest.mark.parametrize("examples", [0, 10**6 + 1, 10.0, "10"])
+def test_the_number_of_examples_is_a_whole_number(demo, examples):
+    with pytest.raises(InputError, match="the number of examples must be a whole number from 1 to 1,000,000"):
+        load_task("ioi", demo, examples=examples)
 
 
 STRANGE = [True, "0", "1_0", "12", 4.0, 4.5, None, [4], {}, float("nan"), 1e400]
@@ -217,14 +233,14 @@ def test_tokens_and_lengths_that_the_model_has_not_are_refused_by_every_verb(dem
         replace(good, incorrect=beyond), replace(good, also_correct=(beyond,)), replace(good, clean=(-1, 3)),
     ):  # fmt: skip
         task = Task("own", "all", (good, wrong))
-        words = rf"task 'own', example 2 has token (-1|{beyond}), but model 'demo' has {beyond} tokens"
+        words = rf"task 'own', example 2: token (-1|{beyond}) is outside the model's vocabulary of {beyond}"
         for verb in (check_examples, score_edges, lambda m, t: evaluate_circuits(m, t, [])):
             with pytest.raises(InputError, match=words):
                 verb(demo, task)
     long = Example((3,) * 100, (4,) * 100, 6, 7)
     with pytest.raises(InputError, match="task 'own': 2 of its rows can't be used") as error:
         check_examples(demo, Task("own", "all", (long, good, replace(good, correct=beyond))))
-    assert [line[:13] for line in error.value.details] == ["example 1 has", "example 3 has"]
+    assert [line[:13] for line in error.value.details] == ["example 1 has", "example 3: to"]
 
 
 def test_copies_are_counted_and_told_of(edgewise, demo, tmp_path):

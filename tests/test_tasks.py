@@ -41,9 +41,9 @@ from edgewise.tasks import (
     split_task,
 )
 from edgewise.tasks.files import read_task
-from edgewise.tasks.greater_than import usable_endings
-from edgewise.tasks.ioi import usable_names
 from edgewise.tasks.known import KNOWN
+from edgewise.tasks.number_tasks import usable_endings
+from edgewise.tasks.word_tasks import usable_names
 
 load = cache(load_model)
 ARITHMETIC = ("arithmetic-addition", "arithmetic-subtraction")

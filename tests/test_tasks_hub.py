@@ -7,7 +7,7 @@ from commands import GOOD
 
 from edgewise import InputError, load_task
 from edgewise.errors import EdgewiseWarning
-from edgewise.tasks.hub import parse_columns
+from edgewise.tasks.data_sets import parse_columns
 
 pytest.importorskip("datasets")
 COLUMNS = {"clean": "prompt", "corrupted": "other.prompt", "correct": "answer", "incorrect": "other.answer"}
@@ -41,6 +41,8 @@ def test_missing_splits_are_taken_from_train(demo, tmp_path):
     with pytest.warns(EdgewiseWarning, match="has no split validation and test; two tenths"):
         counts = [len(load_task(name, demo, split, columns=COLUMNS)) for split in ("train", "validation", "test")]
     assert counts == [12, 4, 4]
+    with pytest.raises(InputError, match="has no split 'dev'; its splits are train"):
+        load_task(name, demo, "dev", columns=COLUMNS)
 
 
 def test_bad_data_sets_are_refused_in_one_line(demo, tmp_path):

@@ -91,6 +91,28 @@ def test_an_answer_is_the_token_that_follows_the_prompt(prompt, answer, token):
         assert make_task([row], model)[0].correct == tokenizer.tokens[token]
 
 
+class OldLlamaTokenizer(WordTokenizer):
+    """A text gets a space even if it begins with one, as in the tokenizer.json of Llama 2: " A" alone is " ", " A"."""
+
+    def __init__(self):
+        super().__init__(with_space=True)
+
+    def __call__(self, texts, add_special_tokens=False):
+        return super().__call__([f" {text}" for text in texts])
+
+
+@pytest.mark.parametrize("first_token_decides", [False, True])
+def test_a_second_space_is_no_token_of_an_answer(first_token_decides):
+    tokenizer = OldLlamaTokenizer()
+    assert tokenizer([" A"])["input_ids"] == [[0, 1]] and list(tokenizer.tokens) == [" ", " A"]
+    model = SimpleNamespace(tokenizer=tokenizer, bos=None, vocabulary=99, max_length=9, name="m")
+    pair = PromptPair("the answer is", "an answer is", " A", " B", first_token_decides=first_token_decides)
+    example = make_task([pair], model)[0]
+    assert (example.correct, example.incorrect) == (tokenizer.tokens[" A"], tokenizer.tokens[" B"])
+    for name in ("ioi", "induction", "pronouns", "capitals"):
+        assert len(load_task(name, SimpleNamespace(**vars(model) | {"max_length": 99}), examples=3)) == 3
+
+
 @pytest.mark.parametrize(
     ("prompt", "answer", "is_joined"),
     [("one and one is", "two", True), ("one and one is", " two", False), ("one and one is:", "two", False),

@@ -52,12 +52,15 @@ from .score.eap import Eap as Eap
 from .score.eap_ig import EapIg as EapIg
 from .score.mask_ig import MaskIg as MaskIg
 from .score.run_scorer import score_edges as score_edges
-from .select.base import Solution as Solution, Solver as Solver, Status as Status
-from .select.greedy import Greedy as Greedy
+from .select.base import (
+    SelectionProblem as SelectionProblem,
+    Solution as Solution,
+    Solver as Solver,
+    Status as Status,
+)
+from .select.heuristics import Greedy as Greedy, TopN as TopN
 from .select.ilp import Ilp as Ilp
-from .select.problem import SelectionProblem as SelectionProblem
 from .select.run_solver import solve as solve
-from .select.top_n import TopN as TopN
 from .study.folder import read_study as read_study
 from .study.plan import Plan as Plan
 from .study.run import run_study as run_study

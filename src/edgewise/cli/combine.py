@@ -6,13 +6,12 @@ from pathlib import Path
 
 import typer
 
-from ..core.combine import HOW, combine_rankings
-from ..core.ranking import Ranking
+from ..core.ranking import HOW, Ranking, combine_rankings
 from ..core.scores import EdgeScores
 from ..core.statistics import summarise
 from ..errors import InputError
 from ..io.atomic import SCORE_FILES, check_folder
-from ..select.problem import RANKINGS
+from ..select.base import RANKINGS
 from . import options
 from .console import print_json, say
 from .options import option, parse_numbers

@@ -32,7 +32,7 @@ from ..recipes.settings import Settings
 from ..report.circuit_summary import OpenCircuit, open_circuit
 from ..runtime.store import NO_STORE, open_partial_store
 from ..score import SCORERS, Scorer
-from ..tasks.hub import parse_columns
+from ..tasks.data_sets import parse_columns
 from ..tasks.known import KNOWN
 from .console import detail, note, redirect_prints, status, watch_ray
 

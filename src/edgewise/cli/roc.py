@@ -17,7 +17,7 @@ from ..io.formats import read_edge_file
 from ..report.formatting import format_number
 from ..report.tables import number_tables
 from ..results import is_result, read_result
-from ..select.problem import RANKINGS
+from ..select.base import RANKINGS
 from . import options
 from .console import explain, out, print_json, print_tables, say
 from .options import option

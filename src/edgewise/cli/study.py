@@ -15,7 +15,7 @@ from ..models.model_files import UNTRAINED
 from ..report.study_tables import write_study
 from ..select import Greedy, Ilp, TopN
 from ..tasks import check_task, count_copies, has_splits, is_task_file
-from ..tasks.hub import parse_columns
+from ..tasks.data_sets import parse_columns
 from . import options
 from .console import duration, explain, note, out, print_forecast, print_json, print_tables, say, show_progress, status
 from .options import option, parse_numbers

@@ -11,7 +11,7 @@ from ..models import DEMO
 from ..recipes.run_info import ModelAccuracy, decode_prompts, warn_of_failure
 from ..report.tables import key_value_table, list_table
 from ..tasks import DESCRIPTIONS, GENERATORS, METRICS, Accuracy, Example, TaskMetric, check_examples, load_task
-from ..tasks.hub import parse_columns
+from ..tasks.data_sets import parse_columns
 from ..tasks.known import KNOWN
 from . import options
 from .console import out, print_json, say

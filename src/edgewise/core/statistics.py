@@ -239,22 +239,11 @@ def resampling_weights(n_examples: int, resamples: int, seed: int) -> FloatArray
     return counts.reshape(resamples, n_examples) / n_examples
 
 
-def tied_ranks(values: NDArray[np.floating]) -> FloatArray:
-    """Return the rank of each value, 1 for the smallest. Equal values share the mean of their ranks."""
-    _, index, count = np.unique(values, return_inverse=True, return_counts=True)
-    return np.asarray((np.cumsum(count) - (count - 1) / 2)[index], np.float64)
-
-
 def _normal_interval(means: FloatArray, confidence: float, factor: float = 1.0) -> tuple[FloatArray, FloatArray]:
     """Return mean +- z standard deviations: the usual bootstrap interval of a mean over examples."""
     half = z_value(confidence) * means.std(0, ddof=1) * factor
     centre = means.mean(0)
     return centre - half, centre + half
-
-
-def _paper_interval(means: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
-    """Return the paper's interval: the half-width is also divided by sqrt(resamples), so more resamples narrow it."""
-    return _normal_interval(means, confidence, 1 / sqrt(len(means)))
 
 
 def percentile_interval(draws: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
@@ -265,7 +254,8 @@ def percentile_interval(draws: FloatArray, confidence: float) -> tuple[FloatArra
 
 
 INTERVALS: dict[str, Callable[[FloatArray, float], tuple[FloatArray, FloatArray]]] = {
-    "paper": _paper_interval,
+    # The half-width is also divided by sqrt(resamples), so more resamples narrow it.
+    "paper": lambda means, confidence: _normal_interval(means, confidence, 1 / sqrt(len(means))),
     "normal": _normal_interval,
     "percentile": percentile_interval,
 }

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.circuit import Circuit
-from ..core.statistics import tied_ranks
+from ..core.ranking import tied_ranks
 from ..errors import InputError, unknown_name
 from ..tasks.known import KNOWN, PREFIX
 

@@ -6,8 +6,7 @@ output dimensions of its nodes.
 
 from ..errors import InputError, unknown_name
 from .base import LETTERS, BaseGraph, Graph, frozen, size_to_edges
-from .levels import NeuronGraph, NodeGraph
-from .spans import SpanGraph
+from .levels import NeuronGraph, NodeGraph, SpanGraph
 
 # Kinds of graphs other than `Graph`, by the name in their records. Records of `Graph` have no kind.
 KINDS: dict[str, type[BaseGraph]] = {kind.kind: kind for kind in (SpanGraph, NodeGraph, NeuronGraph)}

@@ -88,17 +88,17 @@ class BaseGraph(ABC):
     def edges_of(self, name: str) -> NDArray[np.intp]:
         """Return the edges with a name, or those out of the node with a name."""
 
-    @abstractmethod
     def plain_mask(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return which edges of `plain` a mask [edge] has, at least in part."""
+        """Return which edges of `plain` a mask [edge] has, at least in part. In a plain graph, these are the same."""
+        return mask
 
-    @abstractmethod
     def plain_score(self, score: NDArray[Any]) -> NDArray[Any]:
         """Return the scores of the edges of `plain` that follow from scores [edge]."""
+        return score
 
-    @abstractmethod
     def from_plain(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return for each edge [edge] the value of its edge of `plain`."""
+        return values
 
     def output_mask(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
         """Return [source, d_model] which dimensions of node outputs a circuit has; None for all."""
@@ -360,15 +360,6 @@ class Graph(BaseGraph):
                 f"give {expected}, or an edge such as {self.edge_names[0]}"
             )
         return np.flatnonzero(self.edge_source == self.source_names.index(name))
-
-    def plain_mask(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        return mask
-
-    def plain_score(self, score: NDArray[Any]) -> NDArray[Any]:
-        return score
-
-    def from_plain(self, values: NDArray[Any]) -> NDArray[Any]:
-        return values
 
     def __str__(self) -> str:
         kind = "parallel" if self.parallel else "sequential"

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from ..core.combine import HOW, combine_rankings
-from ..core.ranking import Ranking
+from ..core.ranking import HOW, Ranking, combine_rankings
 from ..core.statistics import MAX_SEED
 from ..errors import InputError
 from ..evaluate import CMD, Measure, areas, faithfulness, size_to_edges

@@ -5,8 +5,8 @@
    edges from its duals, move edges that are in the wrong state, and repeat. A few rounds reach the optimum of the full
    relaxation.
 3. It is nearly always integral, and then the proven optimum. Otherwise search the integer program over the same
-   columns (`branch.py`) for a good circuit. It has the value LB, the relaxation UB. An edge that is out can only be in
-   a better circuit if its price is at least -(UB - LB), an edge that is sure can only be missing if its price is at
+   columns (`programs.py`) for a good circuit. It has the value LB, the relaxation UB. An edge that is out can only be
+   in a better circuit if its price is at least -(UB - LB), an edge that is sure can only be missing if its price is at
    most UB - LB, and an unused node can only be used if its slack is at most UB - LB.
 4. Search the program of all these edges for the best circuit. The search ends after a fixed amount of work, the same on
    every machine, with the best circuit so far and a bound.
@@ -23,17 +23,15 @@ from numpy.typing import NDArray
 
 from ..core.circuit import connected
 from ..errors import InputError
-from .base import Effort, Solution, Solver, Status
-from .branch import search_integers
-from .highs import Answer, optimise
-from .problem import Infeasible, SelectionProblem
+from .base import Infeasible, SelectionProblem, Solution, Solver, Status
+from .programs import Answer, optimise, search_integers
 from .reduced import Bools, Prices, Reduction, reduce_problem
 
 # Edges offered at first on each side of the border between selected and other edges.
 WINDOW = 60
 # The largest number of edges moved in one round, out of each node and into each node.
 MAX_MOVED = 2
-# In units of the border's value (`_scale`): a price may contradict its edge's state by NEGLIGIBLE, which is rounding.
+# In units of the border's value (`_relax`): a price may contradict its edge's state by NEGLIGIBLE, which is rounding.
 # Edges within NEARLY of a contradiction are offered, too.
 NEGLIGIBLE = 1e-7
 NEARLY = 0.1
@@ -64,14 +62,17 @@ class Ilp(Solver):
     def solve(self, problem: SelectionProblem) -> Solution:
         """Return an optimal circuit, or the best one within the limits, and a bound.
 
-        Of equally good circuits, return one with as many edges as the budget allows.
+        Edges of value 0 are added to it, up to the budget.
         """
         return _solve(problem, time.perf_counter() + (np.inf if self.time_limit is None else self.time_limit))
 
 
 def _solve(problem: SelectionProblem, deadline: float) -> Solution:
-    mask = _best_edges(problem)
-    if mask is not None:
+    mask = problem.required.copy()
+    best = problem.optional_order[: problem.budget - problem.n_required]
+    mask[best[problem.value[best] > 0]] = True
+    has_enough = mask.any() and int(problem.is_positive[mask].sum()) >= problem.least_positive
+    if has_enough and np.array_equal(connected(problem.graph, mask), mask):
         return Solution(fill_with_zero_edges(problem, mask), Status.OPTIMAL, problem.objective(mask))
     relaxed = _relax_strictly(problem, deadline)
     if relaxed is None:
@@ -80,22 +81,11 @@ def _solve(problem: SelectionProblem, deadline: float) -> Solution:
     return replace(solution, mask=fill_with_zero_edges(problem, solution.mask))
 
 
-def _best_edges(problem: SelectionProblem) -> Bools | None:
-    """Return the required edges and the best edges of value > 0, if they form a circuit with enough positive edges."""
-    mask = problem.required.copy()
-    best = problem.optional_order[: problem.budget - problem.n_required]
-    mask[best[problem.value[best] > 0]] = True
-    if not mask.any() or int(problem.is_positive[mask].sum()) < problem.least_positive:
-        return None
-    return mask if np.array_equal(connected(problem.graph, mask), mask) else None
-
-
 @dataclass(frozen=True, eq=False)
 class Relaxation:
     """The solved full relaxation: its reduced program, its answer, the prices of all edges, the number of rounds."""
 
     sure: Bools
-    offered: Bools
     reduction: Reduction
     answer: Answer
     prices: Prices
@@ -108,7 +98,8 @@ def _relax_strictly(problem: SelectionProblem, deadline: float) -> Relaxation | 
         return _relax(problem, deadline, 0.0)
     for penalty in PENALTIES:
         relaxed = _relax(problem, deadline, penalty)
-        if relaxed is None or relaxed.reduction.shortfall(relaxed.answer) <= MAX_SHORTFALL:
+        # The last column counts missing positive edges.
+        if relaxed is None or relaxed.answer.x is None or relaxed.answer.x[-1] <= MAX_SHORTFALL:
             return relaxed
         if penalty == PENALTIES[0] and _most_positive(problem, deadline) is None:
             return None
@@ -119,7 +110,11 @@ def _relax(problem: SelectionProblem, deadline: float, penalty: float) -> Relaxa
     """Solve the relaxation over all edges: move edges whose price contradicts their state until there are none."""
     sure, offered = _first_states(problem)
     source, target = problem.graph.edge_source, problem.graph.edge_target
-    scale = _scale(problem)
+    # All tolerances are in units of the value at the border between selected and other edges. A border below 1e-9 of
+    # the largest value is beyond the precision of any solver, and hardly counts.
+    largest = float(np.abs(problem.value).max())
+    border = float(np.abs(problem.value[problem.order[problem.budget - 1]]))
+    scale = border if border > 1e-9 * largest else largest or 1.0
     rounds = 0
     while time.perf_counter() < deadline:
         rounds += 1
@@ -131,7 +126,7 @@ def _relax(problem: SelectionProblem, deadline: float, penalty: float) -> Relaxa
         wrong = np.where(sure, -prices.edge, np.where(reduction.is_column, -np.inf, prices.edge))
         wrong[problem.required | ~prices.used[source] | ~prices.used[target]] = -np.inf
         if wrong.max() <= NEGLIGIBLE:
-            return Relaxation(sure, offered, reduction, answer, prices, rounds)
+            return Relaxation(sure, reduction, answer, prices, rounds)
         # Move the nearly wrong ones, too: the duals of the next round will be a little different.
         moved = np.flatnonzero(wrong > -NEARLY)
         moved = moved[np.argsort(-wrong[moved], kind="stable")]
@@ -168,22 +163,14 @@ def _first_states(problem: SelectionProblem) -> tuple[Bools, Bools]:
     return sure, offered & ~sure
 
 
-def _scale(problem: SelectionProblem) -> float:
-    """Return the value at the border between selected and other edges, the unit of all tolerances."""
-    largest = float(np.abs(problem.value).max())
-    border = float(np.abs(problem.value[problem.order[problem.budget - 1]]))
-    # A border below 1e-9 of the largest value is beyond the precision of any solver, and hardly counts.
-    return border if border > 1e-9 * largest else largest or 1.0
-
-
 def _solve_integers(relaxed: Relaxation, deadline: float) -> Solution:
     """Return the optimal circuit: the relaxation's if it is integral, else the best over the edges in doubt."""
     reduction, problem = relaxed.reduction, relaxed.reduction.problem
-    upper, effort = reduction.objective(relaxed.answer), Effort(relaxed.rounds, len(reduction.program.cost))
+    upper, effort = reduction.objective(relaxed.answer), (relaxed.rounds, len(reduction.program.cost))
     search = search_integers(reduction.strict, relaxed.answer, -np.inf, deadline, FIRST_WORK)
     if search.best is relaxed.answer:
         mask = reduction.mask(search.best)
-        return Solution(mask, Status.OPTIMAL, problem.objective(mask), effort)
+        return Solution(mask, Status.OPTIMAL, problem.objective(mask), *effort)
     best: Bools | None
     if search.best is not None:
         best = reduction.mask(search.best)
@@ -192,22 +179,22 @@ def _solve_integers(relaxed: Relaxation, deadline: float) -> Solution:
         if int(problem.is_positive[best].sum()) < problem.least_positive:
             best = _most_positive(problem, deadline)
     if best is None:
-        return Solution(connect_best_edges(problem), _reached_limit(deadline), upper, effort)
+        return Solution(connect_best_edges(problem), _reached_limit(deadline), upper, *effort)
     old_columns = reduction.is_column
     reduction = _reopen(relaxed, (upper - problem.objective(best)) / reduction.scale + NEGLIGIBLE)
     if search.best is not None and search.status is Status.OPTIMAL and (reduction.is_column <= old_columns).all():
-        return Solution(best, Status.OPTIMAL, problem.objective(best), effort)
-    effort = Effort(relaxed.rounds, len(reduction.program.cost))
+        return Solution(best, Status.OPTIMAL, problem.objective(best), *effort)
+    effort = relaxed.rounds, len(reduction.program.cost)
     answer = optimise(reduction.strict, seconds=_left(deadline))
     if answer.row_dual is None or time.perf_counter() > deadline:
-        return Solution(best, Status.TIME_LIMIT, upper, effort)
+        return Solution(best, Status.TIME_LIMIT, upper, *effort)
     search = search_integers(reduction.strict, answer, reduction.worth(best), deadline, WORK)
     if search.best is not None:
         best = reduction.mask(search.best)
     if search.status is Status.OPTIMAL:
-        return Solution(best, Status.OPTIMAL, problem.objective(best), effort)
+        return Solution(best, Status.OPTIMAL, problem.objective(best), *effort)
     bound = search.bound * reduction.scale + problem.objective(reduction.parts.fixed)
-    return Solution(best, search.status, min(upper, bound), effort)
+    return Solution(best, search.status, min(upper, bound), *effort)
 
 
 def _reopen(relaxed: Relaxation, gap: float) -> Reduction:

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.circuit import connected
-from .highs import INTEGRAL, Answer, FloatArray, Program
-from .problem import SelectionProblem
+from .base import SelectionProblem
+from .programs import INTEGRAL, Answer, FloatArray, Program
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -136,11 +136,6 @@ class Reduction:
         """Return the objective of an answer in the problem's units."""
         return answer.objective * self.scale + self.problem.objective(self.parts.fixed)
 
-    def shortfall(self, answer: Answer) -> float:
-        """Return the number of missing positive edges."""
-        assert answer.x is not None
-        return float(answer.x[-1])
-
     def worth(self, mask: Bools) -> float:
         """Return the objective of a circuit in the program's units."""
         return (self.problem.objective(mask) - self.problem.objective(self.parts.fixed)) / self.scale
@@ -201,22 +196,62 @@ def reduce_problem(
     `excluded`. `penalty` is the cost per missing positive edge, in units of the largest value; with it, there is always
     an answer.
     """
+    graph, value, positive = problem.graph, problem.value, problem.is_positive
     parts = _parts(problem, sure, offered, np.zeros(len(sure), bool) if excluded is None else excluded)
-    worth, places, positives, upper = _columns(problem, parts)
+    free, tied, outer, core, column_of = parts.free, parts.tied, parts.outer, parts.core, parts.column_of
+    n_free, n_edges, n_columns = len(free), len(free) + len(parts.group_sizes), parts.n_columns
+    # Per column: value, places in the budget, positive edges, upper bound.
+    worth, places, positives = np.zeros((3, n_columns))
+    edges = np.concatenate([free, parts.group_edges[np.cumsum(parts.group_sizes) - parts.group_sizes]])
+    worth[:n_edges], places[:n_edges], positives[:n_edges] = value[edges], 1, positive[edges]
+    np.add.at(worth, parts.tied_end, value[tied])
+    np.add.at(places, parts.tied_end, 1)
+    np.add.at(positives, parts.tied_end, positive[tied])
     worth /= scale
-    worth[-1] = -penalty * max(1.0, parts.largest / scale)
-    in_rows, out_rows, first_link = _covers(problem, parts)
-    rows, columns, entries = _entries(problem, parts, places, positives, (in_rows, out_rows, first_link))
-    n_rows = max(first_link, int(rows.max(initial=0)) + 1)
-    row_lower, row_upper = np.zeros(n_rows), np.full(n_rows, np.inf)
+    worth[-1], positives[-1] = -penalty * max(1.0, parts.largest / scale), 1
+    upper = np.ones(n_columns)
+    upper[n_free:n_edges] = parts.group_sizes
+    upper[-2:] = len(outer), problem.least_positive
+    # Rows: budget, positive edges, the number of used nodes, edges into and out of used nodes, and one per end of a
+    # free edge that must be used. A node with a sure edge to the core needs no row.
+    needs_in, needs_out = column_of >= 0, column_of >= 0
+    needs_in[graph.edge_target[tied]] = needs_out[graph.edge_source[tied]] = False
+    if not parts.has_core:
+        needs_in[-1] = needs_out[0] = True
+    in_rows, out_rows = np.full((2, graph.n_nodes), -1)
+    n_in, n_out = int(needs_in.sum()), int(needs_out.sum())
+    in_rows[needs_in] = 3 + np.arange(n_in)
+    out_rows[needs_out] = 3 + n_in + np.arange(n_out)
+    first_link = 3 + n_in + n_out
+    source, target, x = graph.edge_source[free], graph.edge_target[free], np.arange(n_free)
+    leads = problem.leaders[free]
+    into, out_of = x[(in_rows[target] >= 0) & leads], x[(out_rows[source] >= 0) & leads]
+    node_in, node_out = np.flatnonzero(needs_in & ~core), np.flatnonzero(needs_out & ~core)
+    at_source, at_target = x[~core[source]], x[~core[target]]
+    links = first_link + np.arange(len(at_source) + len(at_target))
+    counted, signed = np.flatnonzero(places), np.flatnonzero(positives)
+    nodes = np.arange(n_edges, n_columns - 1)
+    blocks = [  # row, column, entry
+        (np.zeros(len(counted), int), counted, places[counted]),
+        (np.ones(len(signed), int), signed, positives[signed]),
+        (np.full(len(nodes), 2), nodes, np.append(np.ones(len(outer)), -1.0)),
+        (in_rows[target[into]], into, np.ones(len(into))),
+        (out_rows[source[out_of]], out_of, np.ones(len(out_of))),
+        (in_rows[node_in], column_of[node_in], -np.ones(len(node_in))),
+        (out_rows[node_out], column_of[node_out], -np.ones(len(node_out))),
+        (links, np.concatenate([at_source, at_target]), np.ones(len(links))),
+        (links, column_of[np.concatenate([source[at_source], target[at_target]])], -np.ones(len(links))),
+    ]
+    rows, columns, entries = (np.concatenate(block) for block in zip(*blocks, strict=True))
+    row_lower, row_upper = np.zeros(first_link + len(links)), np.full(first_link + len(links), np.inf)
     row_lower[0], row_upper[0] = -np.inf, problem.budget - int(parts.fixed.sum())
+    row_lower[1] = problem.least_positive - int(positive[parts.fixed].sum())
     row_upper[2] = 0
-    row_lower[1] = problem.least_positive - int(problem.is_positive[parts.fixed].sum())
     if not parts.has_core:
         row_lower[[in_rows[-1], out_rows[0]]] = 1
     row_lower[first_link:], row_upper[first_link:] = -np.inf, 0
-    priority = np.repeat([0, 1, 2, 0], [parts.n_columns - len(parts.outer) - 2, len(parts.outer), 1, 1])
-    program = Program(worth, np.zeros(len(worth)), upper, row_lower, row_upper, rows, columns, entries, priority)
+    priority = np.repeat([0, 1, 2, 0], [n_edges, len(outer), 1, 1])
+    program = Program(worth, np.zeros(n_columns), upper, row_lower, row_upper, rows, columns, entries, priority)
     return Reduction(problem, program, scale, parts, in_rows, out_rows)
 
 
@@ -244,97 +279,15 @@ def _parts(problem: SelectionProblem, sure: Bools, offered: Bools, excluded: Boo
     grouped = candidates[~is_sure & (inside == 2)]
     if not has_core:  # then input -> logits is the only edge inside, and must be a column of its own
         free, grouped = np.sort(np.concatenate([free, grouped])), grouped[:0]
-    group_edges, group_sizes = _groups(problem, grouped)
+    # Grouped edges are sorted by value, sign and edge order; a group has one value and sign.
+    group_edges = grouped[np.lexsort((grouped, problem.is_positive[grouped], problem.value[grouped]))]
+    value, positive = problem.value[group_edges], problem.is_positive[group_edges]
+    is_first = np.ones(len(group_edges), bool)
+    is_first[1:] = (np.diff(value) != 0) | (positive[1:] != positive[:-1])
+    group_sizes = np.diff(np.append(np.flatnonzero(is_first), len(group_edges)))
     outer = np.flatnonzero(graph.used_nodes(is_candidate) & ~core)
     column_of = np.full(graph.n_nodes, -1)
     column_of[outer] = len(free) + len(group_sizes) + np.arange(len(outer))
     tied_end = np.where(core[source[tied]], column_of[target[tied]], column_of[source[tied]])
     largest = float(np.abs(problem.value[candidates]).max(initial=0.0))
     return Parts(core, has_core, fixed, free, group_edges, group_sizes, tied, tied_end, outer, column_of, largest)
-
-
-def _columns(problem: SelectionProblem, parts: Parts) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return per column: value, places in the budget, positive edges, upper bound."""
-    value, positive, tied = problem.value, problem.is_positive, parts.tied
-    n_free, n_edges = len(parts.free), len(parts.free) + len(parts.group_sizes)
-    worth, places, positives = np.zeros((3, parts.n_columns))
-    firsts = parts.group_edges[np.cumsum(parts.group_sizes) - parts.group_sizes]
-    worth[:n_free], worth[n_free:n_edges] = value[parts.free], value[firsts]
-    places[:n_edges] = 1
-    positives[:n_free], positives[n_free:n_edges] = positive[parts.free], positive[firsts]
-    np.add.at(worth, parts.tied_end, value[tied])
-    np.add.at(places, parts.tied_end, 1)
-    np.add.at(positives, parts.tied_end, positive[tied])
-    positives[-1] = 1
-    upper = np.ones(parts.n_columns)
-    upper[n_free:n_edges] = parts.group_sizes
-    upper[-2:] = len(parts.outer), problem.least_positive
-    return worth, places, positives, upper
-
-
-def _covers(problem: SelectionProblem, parts: Parts) -> tuple[Ints, Ints, int]:
-    """Return in_rows and out_rows of `Reduction`, and the first row after them.
-
-    They follow the rows of the budget, of positive edges and of the number of used nodes. A node with a sure edge to
-    the core needs no row.
-    """
-    graph = problem.graph
-    covered_in, covered_out = np.zeros((2, graph.n_nodes), bool)
-    covered_in[graph.edge_target[parts.tied]] = covered_out[graph.edge_source[parts.tied]] = True
-    is_outer = parts.column_of >= 0
-    needs_in, needs_out = ~covered_in & is_outer, ~covered_out & is_outer
-    if not parts.has_core:
-        needs_in[-1] = needs_out[0] = True
-    in_rows, out_rows = np.full((2, graph.n_nodes), -1)
-    n_in, n_out = int(needs_in.sum()), int(needs_out.sum())
-    in_rows[needs_in] = 3 + np.arange(n_in)
-    out_rows[needs_out] = 3 + n_in + np.arange(n_out)
-    return in_rows, out_rows, 3 + n_in + n_out
-
-
-def _entries(
-    problem: SelectionProblem,
-    parts: Parts,
-    places: FloatArray,
-    positives: FloatArray,
-    covers: tuple[Ints, Ints, int],
-) -> tuple[Ints, Ints, FloatArray]:
-    """Return the matrix as row, column, entry.
-
-    Rows: budget, positive edges, the number of used nodes, edges into and out of used nodes, and one per end of a free
-    edge that must be used.
-    """
-    in_rows, out_rows, first_link = covers
-    core, column_of = parts.core, parts.column_of
-    source, target = problem.graph.edge_source[parts.free], problem.graph.edge_target[parts.free]
-    x = np.arange(len(parts.free))
-    leads = problem.leaders[parts.free]
-    into, out_of = x[(in_rows[target] >= 0) & leads], x[(out_rows[source] >= 0) & leads]
-    at_source, at_target = x[~core[source]], x[~core[target]]
-    links = first_link + np.arange(len(at_source) + len(at_target))
-    node_in, node_out = np.flatnonzero((in_rows >= 0) & ~core), np.flatnonzero((out_rows >= 0) & ~core)
-    counted, signed = np.flatnonzero(places), np.flatnonzero(positives)
-    nodes = np.arange(parts.n_columns - 2 - len(parts.outer), parts.n_columns - 1)
-    blocks = [
-        (np.zeros(len(counted), int), counted, places[counted]),
-        (np.ones(len(signed), int), signed, positives[signed]),
-        (np.full(len(nodes), 2), nodes, np.append(np.ones(len(nodes) - 1), -1.0)),
-        (in_rows[target[into]], into, np.ones(len(into))),
-        (out_rows[source[out_of]], out_of, np.ones(len(out_of))),
-        (in_rows[node_in], column_of[node_in], -np.ones(len(node_in))),
-        (out_rows[node_out], column_of[node_out], -np.ones(len(node_out))),
-        (links, np.concatenate([at_source, at_target]), np.ones(len(links))),
-        (links, column_of[np.concatenate([source[at_source], target[at_target]])], -np.ones(len(links))),
-    ]
-    rows, columns, entries = (np.concatenate(block) for block in zip(*blocks, strict=True))
-    return rows, columns, entries
-
-
-def _groups(problem: SelectionProblem, edges: Ints) -> tuple[Ints, Ints]:
-    """Return edges sorted by value, sign and edge order, and the sizes of the groups of equal value and sign."""
-    value, positive = problem.value[edges], problem.is_positive[edges]
-    order = np.lexsort((edges, positive, value))
-    value, positive = value[order], positive[order]
-    is_first = np.ones(len(edges), bool)
-    is_first[1:] = (np.diff(value) != 0) | (positive[1:] != positive[:-1])
-    return edges[order], np.diff(np.append(np.flatnonzero(is_first), len(edges)))

@@ -16,9 +16,8 @@ from ..core.statistics import EdgeStatistics, summarise
 from ..errors import InputError
 from ..graph import BaseGraph, size_to_edges
 from ..method import check_is
-from .base import Selection, Solution, Solver, Status
+from .base import Infeasible, Selection, SelectionProblem, Solution, Solver, Status
 from .ilp import Ilp
-from .problem import Infeasible, SelectionProblem
 
 EXACT = Ilp()
 
@@ -74,7 +73,15 @@ def solve(
     else:
         solution = _solve_and_prune(problem, solver)
         if fill and int(solution.mask.sum()) < budget and solution.status is Status.HEURISTIC:
-            solution = replace(solution, mask=_solve_larger(problem, solver, solution.mask))
+            # A bisection for the largest larger budget whose pruned circuit has at most `budget` edges.
+            fits, too_many = budget, graph.n_edges
+            while too_many - fits > 1:
+                tried = (fits + too_many) // 2
+                larger = _solve_and_prune(problem.with_budget(tried, problem.within), solver)
+                if int(larger.mask.sum()) <= budget:
+                    fits, solution = tried, replace(solution, mask=larger.mask)
+                else:
+                    too_many = tried
     return Selection(
         circuit=Circuit(graph, solution.mask),
         solver=solver.name,
@@ -83,7 +90,8 @@ def solve(
         objective=problem.objective(solution.mask),
         bound=solution.bound,
         seconds=time.perf_counter() - started,
-        effort=solution.effort,
+        rounds=solution.rounds,
+        columns=solution.columns,
         possible_pnr=problem.least_positive / budget if problem.lacks_positive else None,
     )
 
@@ -184,17 +192,3 @@ def _solve_and_prune(problem: SelectionProblem, solver: Solver) -> Solution:
             "the required ones among them"
         )
     return replace(solution, mask=connected(problem.graph, mask))
-
-
-def _solve_larger(problem: SelectionProblem, solver: Solver, mask: np.ndarray) -> np.ndarray:
-    """Return the pruned circuit of the largest larger budget that has at most `budget` edges, by bisection."""
-    budget = problem.budget
-    fits, too_many = budget, problem.graph.n_edges
-    while too_many - fits > 1:
-        larger_budget = (fits + too_many) // 2
-        larger_mask = _solve_and_prune(problem.with_budget(larger_budget, problem.within), solver).mask
-        if int(larger_mask.sum()) <= budget:
-            fits, mask = larger_budget, larger_mask
-        else:
-            too_many = larger_budget
-    return mask

@@ -23,7 +23,7 @@ from ..recipes.recipe import DECODERS, Recipe, combinations, learned_recipes
 from ..recipes.settings import DEFAULTS, Settings
 from ..select import Greedy, Ilp, SelectionProblem, Solution, Solver, Status, TopN
 from ..tasks import GENERATORS, is_task_file
-from ..tasks.hub import PREFIX
+from ..tasks.data_sets import PREFIX
 from ..verify.random_circuits import Rng, draw_circuit, draw_matched
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from ..recipes.stability import mean_overlap, ranking_overlap, recipe_overlap
 from ..recipes.stages import MeasureRecipe
 from ..runtime import DEFAULT_SESSION, IN_PROCESS, Engine, Session, Store
 from ..tasks import Task, load_task, load_unsplit
-from ..tasks.hub import PREFIX
+from ..tasks.data_sets import PREFIX
 from . import folder as study_folder
 from .folder import Cell, OpenStudy, Repeats, Study, best_informed, collect_repeats, recipes_to_test
 from .plan import TEST, TRAIN, VALIDATION, Plan

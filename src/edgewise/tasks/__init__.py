@@ -1,6 +1,7 @@
 """Tasks: prompt pairs with a correct and an incorrect answer, and metrics per example."""
 
 from .checks import check_examples
+from .data_sets import DATA_SETS
 from .files import count_copies, has_splits
 from .load import (
     DESCRIPTIONS,
@@ -27,6 +28,5 @@ from .metrics import (
     Readout,
     TaskMetric,
 )
-from .mib import DATA_SETS
 from .task import Example, PromptPair, Task, TokenReader
 from .tokens import tokenize

@@ -25,30 +25,31 @@ def use_chat(task: Task, model: TokenReader) -> Task:
     pairs = [example.text for example in task.examples if example.text is not None]
     if len(pairs) < len(task):
         raise InputError(f"task {task.name!r} is made of tokens; a chat template needs text")
-    space = _space_before_reply(pairs[0].clean, model)
-    messages = [_as_message(pair, space, model) for pair in pairs]
-    return replace(task, examples=tokenize(messages, model.tokenizer, model.bos, f"task {task.name!r}"))
-
-
-def _as_message(pair: PromptPair, space: str, model: TokenReader) -> PromptPair:
-    """Return a pair with its prompts in the chat template, and `space` before its answers."""
-    clean, corrupted = (_render(text, model.tokenizer, model.bos) for text in (pair.clean, pair.corrupted))
+    space = ""  # what the template puts between a prompt and its reply; Llama 2 has a space
+    with suppress(InputError):  # some templates take no message of the assistant
+        text = _apply_template(model.tokenizer, False, user=pairs[0].clean, assistant="Yes")
+        if text.partition(_render(pairs[0].clean, model))[2].startswith(" Yes"):
+            space = " "
 
     def reply(answer: str) -> str:
         return space + answer.lstrip(" ")
 
-    return replace(
-        pair,
-        clean=clean,
-        corrupted=corrupted,
-        correct=reply(pair.correct),
-        incorrect=None if pair.incorrect is None else reply(pair.incorrect),
-        also_correct=tuple(map(reply, pair.also_correct)),
-        also_incorrect=tuple(map(reply, pair.also_incorrect)),
-        first_token_decides=pair.first_token_decides or pair.incorrect is not None,
-        spans=_move_spans(pair.spans, pair.clean, clean),
-        corrupted_spans=_move_spans(pair.corrupted_spans, pair.corrupted, corrupted),
-    )
+    messages = []
+    for pair in pairs:
+        clean, corrupted = _render(pair.clean, model), _render(pair.corrupted, model)
+        message = PromptPair(
+            clean=clean,
+            corrupted=corrupted,
+            correct=reply(pair.correct),
+            incorrect=None if pair.incorrect is None else reply(pair.incorrect),
+            first_token_decides=pair.first_token_decides or pair.incorrect is not None,
+            also_correct=tuple(map(reply, pair.also_correct)),
+            also_incorrect=tuple(map(reply, pair.also_incorrect)),
+            spans=_move_spans(pair.spans, pair.clean, clean),
+            corrupted_spans=_move_spans(pair.corrupted_spans, pair.corrupted, corrupted),
+        )
+        messages.append(message)
+    return replace(task, examples=tokenize(messages, model.tokenizer, model.bos, f"task {task.name!r}"))
 
 
 def _apply_template(tokenizer: Any, add_generation_prompt: bool, **messages: str) -> str:
@@ -59,21 +60,13 @@ def _apply_template(tokenizer: Any, add_generation_prompt: bool, **messages: str
         return text
 
 
-def _space_before_reply(prompt: str, model: TokenReader) -> str:
-    """Return the space that the template puts between a prompt and its reply, or ''. Llama 2 has one."""
-    rendered = _render(prompt, model.tokenizer, model.bos)
-    with suppress(InputError):  # some templates take no message of the assistant
-        text = _apply_template(model.tokenizer, False, user=prompt, assistant="Yes")
-        return " " if text.partition(rendered)[2].startswith(" Yes") else ""
-    return ""
-
-
-def _render(prompt: str, tokenizer: Any, bos: int | None) -> str:
-    text = _apply_template(tokenizer, True, user=prompt)
+def _render(prompt: str, model: TokenReader) -> str:
+    """Return a prompt as a message of the user, up to where the reply begins."""
+    text = _apply_template(model.tokenizer, True, user=prompt)
     if prompt.strip() not in text:
         raise InputError("the chat template changes the text of prompts; use the model without chat")
     # Many templates begin with the BOS token, which edgewise puts before every prompt itself.
-    return text if bos is None else text.removeprefix(str(tokenizer.bos_token))
+    return text if model.bos is None else text.removeprefix(str(model.tokenizer.bos_token))
 
 
 def _move_spans(spans: tuple[CharacterSpan, ...], prompt: str, text: str) -> tuple[CharacterSpan, ...]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from ..errors import MAX_DETAILS, InputError, warn
-from .task import Example, PromptPair, Task, TokenReader
+from .task import Example, Task, TokenReader
 
 # Of rows with the same problem, the first are listed; the same means the same text but for quotations and numbers.
 SHOWN_PER_CAUSE = 3
@@ -32,21 +32,20 @@ def check_examples(model: TokenReader, task: Task) -> None:
     check_model(model)
     if not isinstance(task, Task):
         raise InputError(f"a task is needed, not {task!r}; load it first: load_task(name, model)")
-    problems = {}
-    for number, example in enumerate(task.examples, start=1):
-        tokens = (*example.clean, *example.corrupted, *example.answers)
-        least, most = min(tokens), max(tokens)
-        if example.length > model.max_length:
-            problems[number] = (
-                f"example {number} has {example.length} tokens; model {model.name!r} takes {model.max_length}"
-            )
-        elif least < 0 or most >= model.vocabulary:
-            token = least if least < 0 else most
-            problems[number] = (
-                f"example {number} has token {token}, but model {model.name!r} has {model.vocabulary} tokens; "
-                "does its tokenizer belong to it?"
-            )
-    check_rows(f"task {task.name!r}", problems)
+    misfits = {number: describe_misfit(example, model) for number, example in enumerate(task.examples, start=1)}
+    check_rows(f"task {task.name!r}", {number: f"example {number}{text}" for number, text in misfits.items() if text})
+
+
+def describe_misfit(example: Example, model: TokenReader) -> str:
+    """Return why a model can't run an example, to follow "example N": its length or a token; "" if it can."""
+    if example.length > model.max_length:
+        return f" has {example.length} tokens; the model takes {model.max_length}"
+    tokens = (*example.clean, *example.corrupted, *example.answers)
+    least, most = min(tokens), max(tokens)
+    if least >= 0 and most < model.vocabulary:
+        return ""
+    outside = least if least < 0 else most
+    return f": token {outside} is outside the model's vocabulary of {model.vocabulary}; use the tokens of its tokenizer"
 
 
 def check_rows(source: str, problems: Mapping[int, str], more: int = 0, can_skip: bool = False) -> None:
@@ -78,12 +77,11 @@ def _group_by_cause(problems: Mapping[int, str]) -> list[list[tuple[int, str]]]:
 
 def warn_of_skipped(source: str, problems: Mapping[int, str], more: int, n_rows: int) -> None:
     """Warn of rows that are left out: how many, and the first problem of the most frequent causes."""
-    if problems:
-        causes = []
-        for rows in _group_by_cause(problems)[:SHOWN_PER_CAUSE]:
-            others = f" (and {len(rows) - 1:,} more with this problem)" if len(rows) > 1 else ""
-            causes.append(f"{rows[0][1]}{others}")
-        warn(f"{len(problems) + more:,} of the {n_rows:,} rows of {source} are left out: {'; '.join(causes)}")
+    causes = []
+    for rows in _group_by_cause(problems)[:SHOWN_PER_CAUSE]:
+        others = f" (and {len(rows) - 1:,} more with this problem)" if len(rows) > 1 else ""
+        causes.append(f"{rows[0][1]}{others}")
+    warn(f"{len(problems) + more:,} of the {n_rows:,} rows of {source} are left out: {'; '.join(causes)}")
 
 
 def warn_of_sample(task: Task) -> None:
@@ -104,33 +102,28 @@ def warn_of_overlap(task: Task, evaluated: Task, purpose: str) -> None:
         )
 
 
-def warn_of_spaces(pairs: Collection[PromptPair], source: str) -> None:
-    """Warn if prompts end in a space: tokenizers attach a space to the word that follows it."""
+def warn_of_examples(task: Task) -> None:
+    """Warn of examples that give misleading results."""
+    examples, pairs = task.examples, [example.text for example in task.examples if example.text is not None]
+    # Tokenizers attach a space to the word that follows it.
     ends = [pair for pair in pairs if pair.clean.endswith((" ", "\t")) or pair.corrupted.endswith((" ", "\t"))]
     if ends:
         prompt, answer = ends[0].clean.rstrip(" \t")[-20:], f" {ends[0].correct.strip()}"
         warn(
-            f"{len(ends):,} of the {len(pairs):,} prompts of {source} end in a space, but models expect it at the "
+            f"{len(ends):,} of the {len(pairs):,} prompts of {task.name} end in a space, but models expect it at the "
             f"start of the answer; write ...{prompt!r} with the answer {answer!r}"
         )
-
-
-def warn_of_several_tokens(examples: Collection[Example], source: str) -> None:
-    """Warn if answers to compare have several tokens: often because the leading space is missing."""
-    several = [example for example in examples if example.incorrect is not None and example.n_reads > 1]
-    if several and (pair := several[0].text) is not None:
-        warn(
-            f"in {len(several):,} of the {len(examples):,} examples of {source}, an answer has several tokens, as in "
-            f"{pair.correct!r} and {pair.incorrect!r}, so total log-probabilities are compared by default; if you "
-            "expect single tokens, mind the leading space"
-        )
-
-
-def warn_of_equal_prompts(examples: Collection[Example], source: str) -> None:
-    """Warn if clean and corrupted prompts are the same: such an example says nothing about any edge."""
     n_equal = sum(example.clean == example.corrupted for example in examples)
     if n_equal:
         warn(
-            f"in {n_equal:,} of the {len(examples):,} examples of {source}, the corrupted prompt is the clean one, so "
-            "all scores are 0; give a corrupted prompt with another answer"
+            f"in {n_equal:,} of the {len(examples):,} examples of {task.name}, the corrupted prompt is the clean one, "
+            "so all scores are 0; give a corrupted prompt with another answer"
+        )
+    # Often because the leading space is missing.
+    several = [example for example in examples if example.incorrect is not None and example.n_reads > 1]
+    if several and (pair := several[0].text) is not None:
+        warn(
+            f"in {len(several):,} of the {len(examples):,} examples of {task.name}, an answer has several tokens, as "
+            f"in {pair.correct!r} and {pair.incorrect!r}, so total log-probabilities are compared by default; if you "
+            "expect single tokens, mind the leading space"
         )

@@ -1,11 +1,15 @@
-"""Seeded drawing of distinct items. An item's split depends on the item only."""
+"""What generators share: seeded drawing of distinct items, and prompt pairs with spans."""
 
 from __future__ import annotations
 
 import hashlib
 import random
+from collections.abc import Sequence
+from typing import Any
 
 from ..errors import InputError
+from .spans import end_span, read_markers
+from .task import PromptPair
 
 SPLITS = ("train", "validation", "test")
 TENTHS = {"train": range(0, 6), "validation": range(6, 8), "test": range(8, 10)}
@@ -30,9 +34,9 @@ class Draw:
         """Whether `item` is in `split`."""
         return hashlib.sha256(repr(item).encode()).digest()[0] % 10 in TENTHS[split]
 
-    def accepts(self, clean: str, corrupted: str, split: str) -> bool:
+    def accepts(self, pair: PromptPair, split: str) -> bool:
         """Whether both prompts of a pair are in `split`, and the clean one is new."""
-        return self.belongs((corrupted,), split) and self.is_new((clean,), split)
+        return self.belongs((pair.corrupted,), split) and self.is_new((pair.clean,), split)
 
     def is_new(self, item: tuple[object, ...], split: str) -> bool:
         """Whether `item` is in `split` and new. Raise InputError after many misses: there are no more new items."""
@@ -47,3 +51,17 @@ class Draw:
                 "use fewer examples"
             )
         return False
+
+
+def marked_pair(
+    marked: str, corrupted: str, correct: str, incorrect: str, order: Sequence[str] = (), **more: Any
+) -> PromptPair:
+    """Return a pair from a clean prompt with markers. The span of its last token is `end`.
+
+    order  the names of the other spans in their order, for prompts in which it varies
+    more   further fields of the pair
+    """
+    clean, spans = read_markers(marked)
+    if order:
+        spans = tuple(sorted(spans, key=lambda span: order.index(span.name)))
+    return PromptPair(clean, corrupted, correct, incorrect, spans=(*spans, end_span(clean)), **more)

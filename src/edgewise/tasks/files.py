@@ -9,6 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from operator import index
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 from ..errors import MAX_DETAILS, InputError, warn
 from ..io.reading import file_size, first_line, wrap_read_errors
 from ..io.records import parse_json
-from .checks import check_rows, warn_of_equal_prompts, warn_of_several_tokens, warn_of_skipped, warn_of_spaces
+from .checks import check_rows, describe_misfit, warn_of_examples, warn_of_skipped
 from .spans import assign_positions, name_spans, parse_spans, read_markers
 from .task import Example, PromptPair, Task, TokenReader
 from .tokens import try_tokenize
@@ -100,7 +101,10 @@ def task_of_rows(
     first = next(iter(rows.values()))
     has_tokens = isinstance(first, Mapping) and all(column in first for column in TOKENS[:N_REQUIRED])
     columns: tuple[str, ...] = TOKENS if has_tokens else TEXT
-    if not any(_has_incorrect(row, columns[-1]) for row in rows.values()):
+    if not any(
+        row.incorrect is not None if isinstance(row, PromptPair) else isinstance(row, Mapping) and columns[-1] in row
+        for row in rows.values()
+    ):
         if isinstance(first, Mapping) and all(first.get(column) is not None for column in columns[:N_REQUIRED]):
             _check_unused(source, first, columns[-1])
         columns = columns[:N_REQUIRED]
@@ -113,7 +117,7 @@ def task_of_rows(
     for number, row in rows.items():
         try:
             if has_tokens:
-                examples[number] = _parse_tokens(row, columns, model.vocabulary, is_csv, span_names)
+                examples[number] = _parse_tokens(row, columns, is_csv, span_names)
             else:
                 pairs[number] = _parse_text(row, columns, is_csv)
         except InputError as error:
@@ -122,21 +126,18 @@ def task_of_rows(
         examples, unusable = try_tokenize(pairs, model.tokenizer, model.bos, span_names)
         problems |= unusable
     for number, example in examples.items():
-        if example.length > model.max_length:
-            problems[number] = f"example {number} has {example.length} tokens; the model takes {model.max_length}"
+        if misfit := describe_misfit(example, model):
+            problems[number] = f"example {number}{misfit}"
     dropped: tuple[tuple[str, int], ...] = ()
     examples = {number: example for number, example in examples.items() if number not in problems}
-    if skip_bad:
-        pairs = {number: pair for number, pair in pairs.items() if number in examples}
-        n_rows = len(rows) + len(numbered.problems) + numbered.more
-        dropped = (("that can't be used", len(problems) + numbered.more),) if problems else ()
-        warn_of_skipped(source, problems, numbered.more, n_rows)
+    if skip_bad and problems:
+        dropped = (("that can't be used", len(problems) + numbered.more),)
+        warn_of_skipped(source, problems, numbered.more, len(rows) + len(numbered.problems) + numbered.more)
     if not skip_bad or not examples:
         check_rows(source, problems, numbered.more, can_skip=bool(examples))
-    warn_of_spaces(pairs.values(), source)
-    warn_of_equal_prompts(examples.values(), source)
-    warn_of_several_tokens(examples.values(), source)
-    return Task(source, split, tuple(examples.values()), dropped)
+    task = Task(source, split, tuple(examples.values()), dropped)
+    warn_of_examples(task)
+    return task
 
 
 def has_splits(path: Path, split: str | None = None) -> bool:
@@ -179,13 +180,26 @@ def parse_file(path: Path) -> NumberedRows:
         raise InputError(f"{path} isn't text: it holds a NUL byte")
     if path.suffix.lower() == ".csv":
         return _csv_rows(path, text)
-    if path.suffix.lower() != ".json" or not text.lstrip().startswith("["):
-        return _json_objects(_json_lines(text))
-    try:
-        items = parse_json(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} isn't JSON: {first_line(error)}") from None
-    return _json_objects((f"row {number}", item) for number, item in enumerate(items, start=1))
+    values = _json_lines(text)
+    if path.suffix.lower() == ".json" and text.lstrip().startswith("["):
+        try:
+            items = parse_json(text)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path} isn't JSON: {first_line(error)}") from None
+        values = ((f"row {number}", item) for number, item in enumerate(items, start=1))
+    rows, more = {}, 0
+    problems: dict[int, str] = {}
+    for number, (place, value) in enumerate(values, start=1):
+        if isinstance(value, dict):
+            rows[number] = name_columns(value)
+        elif len(problems) == MAX_DETAILS:  # a large file that is no task must not fill the memory with problems
+            more += 1
+        elif isinstance(value, Exception):
+            problems[number] = f"{place} isn't JSON: {first_line(value)}"
+        else:
+            advice = "; an array needs a file named .json" if isinstance(value, list) else ""
+            problems[number] = f"{place} must be a JSON object, not {type(value).__name__}{advice}"
+    return NumberedRows(rows, problems, more)
 
 
 def name_columns(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,23 +218,6 @@ def _json_lines(text: str) -> Iterator[tuple[str, Any]]:
                 yield f"line {number}", parse_json(line)
             except (ValueError, RecursionError) as error:
                 yield f"line {number}", error
-
-
-def _json_objects(values: Iterable[tuple[str, Any]]) -> NumberedRows:
-    """Return the values that are JSON objects as rows, with their known columns in lower case."""
-    rows, more = {}, 0
-    problems: dict[int, str] = {}
-    for number, (place, value) in enumerate(values, start=1):
-        if isinstance(value, dict):
-            rows[number] = name_columns(value)
-        elif len(problems) == MAX_DETAILS:  # a large file that is no task must not fill the memory with problems
-            more += 1
-        elif isinstance(value, Exception):
-            problems[number] = f"{place} isn't JSON: {first_line(value)}"
-        else:
-            advice = "; an array needs a file named .json" if isinstance(value, list) else ""
-            problems[number] = f"{place} must be a JSON object, not {type(value).__name__}{advice}"
-    return NumberedRows(rows, problems, more)
 
 
 def _csv_rows(path: Path, text: str) -> NumberedRows:
@@ -251,10 +248,6 @@ def _csv_rows(path: Path, text: str) -> NumberedRows:
     return NumberedRows(rows, problems)
 
 
-def _has_incorrect(row: Any, column: str) -> bool:
-    return row.incorrect is not None if isinstance(row, PromptPair) else isinstance(row, Mapping) and column in row
-
-
 def _check_unused(source: str, row: Mapping[str, Any], incorrect: str) -> None:
     """Refuse rows whose column `incorrect` seems to be misspelt; warn of other columns that are not used."""
     unused = [name for name in row if name not in COLUMNS]
@@ -273,9 +266,24 @@ def _check_unused(source: str, row: Mapping[str, Any], incorrect: str) -> None:
 
 
 def _parse_text(row: Any, names: tuple[str, ...], is_csv: bool) -> PromptPair:
-    """Return a row of text, or a prompt pair, as a checked prompt pair. Answers may be lists."""
-    columns = _columns(vars(row) if isinstance(row, PromptPair) else row, names)
-    sets = {column: _answer_list(columns[column], is_csv) for column in names[2:]}
+    """Return a row of text, or a prompt pair, as a checked prompt pair.
+
+    Answers may be a text, a list of them, or in a CSV file a list as JSON text.
+    """
+    is_pair = isinstance(row, PromptPair)
+    columns = _columns(vars(row) if is_pair else row, names)
+    sets: dict[str, Sequence[Any]] = {}
+    for column in names[2:]:
+        value = columns[column]
+        if is_csv and isinstance(value, str) and value.lstrip().startswith("["):
+            with suppress(ValueError, RecursionError):
+                value = parse_json(value)
+        if is_pair:
+            sets[column] = (value, *getattr(row, f"also_{column}"))
+        else:
+            sets[column] = value if isinstance(value, list | tuple) else [value]
+        if not sets[column]:
+            raise InputError(": a list of answers is empty")
     texts = [(column, columns[column]) for column in names[:2]]
     texts += [(column, text) for column, answers in sets.items() for text in answers]
     wrong = dict.fromkeys(column for column, text in texts if not isinstance(text, str))
@@ -284,8 +292,8 @@ def _parse_text(row: Any, names: tuple[str, ...], is_csv: bool) -> PromptPair:
     for column, text in texts:
         if has_surrogate(text):
             raise InputError(f": {column} holds half of a character (a lone surrogate)")
-    if isinstance(row, PromptPair):
-        return row
+    if is_pair:
+        return row  # type: ignore[no-any-return]
     for column, (first, *rest) in sets.items():
         columns |= {column: first, f"also_{column}": tuple(rest)}
     try:
@@ -296,18 +304,6 @@ def _parse_text(row: Any, names: tuple[str, ...], is_csv: bool) -> PromptPair:
     except InputError as error:
         raise InputError(f": {error}") from None
     return PromptPair(**columns, spans=spans, corrupted_spans=corrupted_spans)
-
-
-def _answer_list(value: Any, is_csv: bool) -> Sequence[Any]:
-    """Return the answers of a cell: a text, a list of them, or in a CSV file a list as JSON text."""
-    if is_csv and isinstance(value, str) and value.lstrip().startswith("["):
-        try:
-            value = parse_json(value)
-        except (ValueError, RecursionError):
-            return [value]
-    if isinstance(value, list | tuple) and not value:
-        raise InputError(": a list of answers is empty")
-    return value if isinstance(value, list | tuple) else [value]
 
 
 def _span_names(row: Any) -> tuple[str, ...]:
@@ -341,9 +337,7 @@ def has_surrogate(text: str) -> bool:
     return any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _parse_tokens(
-    row: Any, names: tuple[str, ...], vocabulary: int, is_csv: bool, span_names: tuple[str, ...]
-) -> Example:
+def _parse_tokens(row: Any, names: tuple[str, ...], is_csv: bool, span_names: tuple[str, ...]) -> Example:
     """Return a row of token ids as an example. Cells of a CSV file are text. Spans are [start, stop) in tokens."""
     columns = _columns(row, names)
     try:
@@ -364,10 +358,6 @@ def _parse_tokens(
             example = replace(example, span_names=names, span_indices=indices)
     except InputError as error:
         raise InputError(f": {error}") from None
-    tokens = (*example.clean, *example.corrupted, *example.answers)
-    outside = next((token for token in tokens if not 0 <= token < vocabulary), None)
-    if outside is not None:
-        raise InputError(f": token {outside} is outside the model's vocabulary of {vocabulary}")
     return example
 
 

@@ -108,24 +108,20 @@ def _same_half(word: str, other: str, words: list[str]) -> bool:
     return (words.index(word) < middle) == (words.index(other) < middle)
 
 
-# Task -> its pairs, and the words that it needs as tokens.
-SOURCES: dict[str, tuple[Callable[[Draw], Iterator[PromptPair]], list[str]]] = {
-    f"{PREFIX}induction": (induction, INDUCTION_WORDS),
-    f"{PREFIX}ioi": (ioi, [*NAMES, MARK, *FILLERS, IOI_END]),
-    f"{PREFIX}greater-than": (greater_than, [*NUMBERS, *FILLERS, NUMBER_END]),
-    f"{PREFIX}backup": (backup, BACKUP_WORDS),
-}
-KNOWN_DESCRIPTIONS = {
-    f"{PREFIX}induction": "sun tree river bird sun -> tree",
-    f"{PREFIX}ioi": "so Anna and Kevin so and then Kevin so to -> Anna",
-    f"{PREFIX}greater-than": "so and 7 so and so and so until -> a larger number",
-    f"{PREFIX}backup": "red seven blue ten red -> seven (the model has a backup head)",
-}
+# Task -> its pairs, the words that it needs as tokens, and an example.
+SOURCES: dict[str, tuple[Callable[[Draw], Iterator[PromptPair]], list[str], str]] = {
+    f"{PREFIX}induction": (induction, INDUCTION_WORDS, "sun tree river bird sun -> tree"),
+    f"{PREFIX}ioi": (ioi, [*NAMES, MARK, *FILLERS, IOI_END], "so Anna and Kevin so and then Kevin so to -> Anna"),
+    f"{PREFIX}greater-than": (
+        greater_than, [*NUMBERS, *FILLERS, NUMBER_END], "so and 7 so and so and so until -> a larger number"
+    ),
+    f"{PREFIX}backup": (backup, BACKUP_WORDS, "red seven blue ten red -> seven (the model has a backup head)"),
+}  # fmt: skip
 
 
 def generate(task: str, tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
     """Yield distinct pairs of a split, without end. Splits share no prompt, clean or corrupted."""
-    make_pairs, words = SOURCES[task]
+    make_pairs, words, _ = SOURCES[task]
     for word in words:
         tokens = answer_tokens(f" {word}", tokenizer)
         if len(tokens) != 1 or tokens[0] == unknown_token(tokenizer):
@@ -135,7 +131,7 @@ def generate(task: str, tokenizer: Any, split: str, seed: int) -> Iterator[Promp
             )
     draw = Draw(task, seed)
     for pair in make_pairs(draw):
-        if draw.accepts(pair.clean, pair.corrupted, split):
+        if draw.accepts(pair, split):
             yield pair
 
 

@@ -6,51 +6,48 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import InputError, unknown_name
-from . import arithmetic, greater_than, ioi, mcqa, word_tasks
+from . import number_tasks, word_tasks
 from .chat import use_chat
 from .checks import check_model
+from .data_sets import DATA_SETS, EXTRA, PREFIX, read_data_set, read_hub
 from .draw import SPLITS
 from .files import SUFFIXES, NumberedRows, name_columns, read_task, task_of_rows
-from .hub import PREFIX, read_hub
-from .known import KNOWN, KNOWN_DESCRIPTIONS
-from .mib import DATA_SETS, EXTRA, read_data_set
+from .known import KNOWN, SOURCES
 from .task import Example, PromptPair, Task, TokenReader
 from .tokens import has_offsets, tokenize, warn_of_joined_words
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-GENERATORS: dict[str, Callable[[Any, str, int], Iterator[PromptPair]]] = {
-    "ioi": ioi.generate,
-    "mcqa": mcqa.generate,
-    "greater-than": greater_than.generate,
-    "arithmetic-addition": arithmetic.add,
-    "arithmetic-subtraction": arithmetic.subtract,
-    "induction": word_tasks.induction,
-    "docstring": word_tasks.docstring,
-    "pronouns": word_tasks.pronouns,
-    "agreement": word_tasks.agreement,
-    "capitals": word_tasks.capitals,
-    **KNOWN,
+# Task -> its generator, and an example.
+GENERATED: dict[str, tuple[Callable[[Any, str, int], Iterator[PromptPair]], str]] = {
+    "ioi": (
+        word_tasks.ioi,
+        "When Mary and John went to the store, John gave a drink to -> Mary (indirect object identification)",
+    ),
+    "mcqa": (word_tasks.mcqa, "the letter of the choice with the right colour, of four (multiple choice)"),
+    "greater-than": (number_tasks.greater_than, "The war lasted from the year 1732 to the year 17 -> a later year"),
+    "arithmetic-addition": (number_tasks.add, "The sum of 12 and 34 is -> 46"),
+    "arithmetic-subtraction": (number_tasks.subtract, "The difference between 46 and 34 is -> 12"),
+    "induction": (word_tasks.induction, "Words: sun tree river bird sun -> tree"),
+    "docstring": (
+        word_tasks.docstring,
+        "def load(self, size, path, name): :param size: the size :param path: the path :param -> name",
+    ),
+    "pronouns": (word_tasks.pronouns, "So Paul is a really good friend, isn't -> he"),
+    "agreement": (word_tasks.agreement, "The keys near the table -> are, not is"),
+    "capitals": (word_tasks.capitals, "The capital of Italy is Rome. The capital of France is -> Paris"),
+    **{name: (KNOWN[name], example) for name, (_, _, example) in SOURCES.items()},
 }
-DESCRIPTIONS = {
-    "ioi": "When Mary and John went to the store, John gave a drink to -> Mary (indirect object identification)",
-    "mcqa": "the letter of the choice with the right colour, of four (multiple choice)",
-    "greater-than": "The war lasted from the year 1732 to the year 17 -> a later year",
-    "arithmetic-addition": "The sum of 12 and 34 is -> 46",
-    "arithmetic-subtraction": "The difference between 46 and 34 is -> 12",
-    "induction": "Words: sun tree river bird sun -> tree",
-    "docstring": "def load(self, size, path, name): :param size: the size :param path: the path :param -> name",
-    "pronouns": "So Paul is a really good friend, isn't -> he",
-    "agreement": "The keys near the table -> are, not is",
-    "capitals": "The capital of Italy is Rome. The capital of France is -> Paris",
-    **KNOWN_DESCRIPTIONS,
+GENERATORS = {name: generate for name, (generate, _) in GENERATED.items()}
+DESCRIPTIONS = {name: example for name, (_, example) in GENERATED.items()} | {
     "mib/ioi": "MIB's set: indirect object identification; the counterfactual flips the second subject",
     "mib/mcqa": "MIB's set: the colour of a thing among four choices; the counterfactual renames the choices",
     "mib/arc-easy": "MIB's set: easy science questions of ARC; the counterfactual renames the choices",
@@ -115,54 +112,44 @@ def load_task(
     check_model(model)
     if not isinstance(split, str):
         raise InputError(f"split is a name such as 'train', not {split!r}; give a number of examples as examples=")
-    if examples is not None and not 1 <= examples <= MOST_EXAMPLES:
-        raise InputError(f"the number of examples must be at least 1 and at most {MOST_EXAMPLES:,}, not {examples}")
+    if examples is not None and not (isinstance(examples, Integral) and 1 <= examples <= MOST_EXAMPLES):
+        raise InputError(f"the number of examples must be a whole number from 1 to {MOST_EXAMPLES:,}, not {examples!r}")
     name = os.path.expanduser(name)
-    task = _load(name, model, split, examples, seed, skip_bad, columns or {})
+    if columns and not name.startswith(PREFIX):
+        raise InputError(f"columns are for data sets ('{PREFIX}NAME'), not for task {name!r}")
+    if name.startswith(PREFIX):
+        task = read_hub(name, split, columns or {}, model, examples, skip_bad)
+    elif is_task_file(name):
+        task = read_task(Path(name), split, model, skip_bad).head(examples)
+    else:
+        check_task(name)
+        if split not in SPLITS:
+            raise unknown_name("split", split, SPLITS)
+        if model.tokenizer is None:
+            raise InputError(
+                f"task {name!r} is made of text, but model {model.name!r} has no tokenizer; give a task file of tokens"
+            )
+        data_set, equals, copy = name.partition("=")
+        if data_set in DATA_SETS:
+            path = Path(copy).expanduser() if equals else None
+            task = read_data_set(data_set, path, split, model.tokenizer, model.bos).head(examples)
+        else:
+            generated = GENERATORS[name](model.tokenizer, split, seed)
+            pairs: Iterable[PromptPair] = islice(generated, examples or DEFAULT_EXAMPLES)
+            if not has_offsets(model.tokenizer):
+                pairs = (replace(pair, spans=()) for pair in pairs)
+            task = Task(name, split, tokenize(pairs, model.tokenizer, model.bos, f"task {name!r}"))
     if chat:
         task = use_chat(task, model)
-    elif model.tokenizer is not None and name not in GENERATORS:
+    elif name not in GENERATORS:
         warn_of_joined_words(task, model.tokenizer)
-    return task if spans is None else _use_spans(task, spans)
+    return _use_spans(task, spans)
 
 
-def _load(
-    name: str,
-    model: TokenReader,
-    split: str,
-    examples: int | None,
-    seed: int,
-    skip_bad: bool,
-    columns: Mapping[str, str],
-) -> Task:
-    """Load a task by the kind of its name: a data set of the hub, a task file, a data set of MIB, or a generator."""
-    if name.startswith(PREFIX):
-        return read_hub(name, split, columns, model, examples, skip_bad)
-    if columns:
-        raise InputError(f"columns are for data sets ('{PREFIX}NAME'), not for task {name!r}")
-    if is_task_file(name):
-        return read_task(Path(name), split, model, skip_bad).head(examples)
-    check_task(name)
-    if split not in SPLITS:
-        raise unknown_name("split", split, SPLITS)
-    if model.tokenizer is None:
-        raise InputError(
-            f"task {name!r} is made of text, but model {model.name!r} has no tokenizer; give a task file of tokens"
-        )
-    data_set, equals, copy = name.partition("=")
-    if data_set in DATA_SETS:
-        path = Path(copy).expanduser() if equals else None
-        return read_data_set(data_set, path, split, model.tokenizer, model.bos).head(examples)
-    pairs: Iterable[PromptPair] = islice(GENERATORS[name](model.tokenizer, split, seed), examples or DEFAULT_EXAMPLES)
-    if not has_offsets(model.tokenizer):
-        pairs = (replace(pair, spans=()) for pair in pairs)
-    return Task(name, split, tokenize(pairs, model.tokenizer, model.bos, f"task {name!r}"))
-
-
-def _use_spans(task: Task, spans: str) -> Task:
-    if spans != "token":
+def _use_spans(task: Task, spans: str | None) -> Task:
+    if spans not in (None, "token"):
         raise unknown_name("kind of spans", spans, ["token"])
-    return task.with_token_spans()
+    return task if spans is None else task.with_token_spans()
 
 
 def make_task(
@@ -206,9 +193,8 @@ def make_task(
         prompts = prompts.to_dict("records")
     rows = {n: name_columns(row) if isinstance(row, Mapping) else row for n, row in enumerate(prompts, start=1)}
     task = task_of_rows(NumberedRows(rows), name, split, model, skip_bad=skip_bad)
-    if model.tokenizer is not None:
-        warn_of_joined_words(task, model.tokenizer)
-    return task if spans is None else _use_spans(task, spans)
+    warn_of_joined_words(task, model.tokenizer)
+    return _use_spans(task, spans)
 
 
 def check_task(name: str) -> None:

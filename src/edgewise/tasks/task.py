@@ -60,6 +60,11 @@ class PromptPair:
     spans: tuple[CharacterSpan, ...] = ()
     corrupted_spans: tuple[CharacterSpan, ...] = ()
 
+    def __post_init__(self) -> None:
+        for name in ("also_correct", "also_incorrect"):
+            if isinstance(answer := getattr(self, name), str):  # its characters would be answers
+                raise InputError(f"{name} must be a tuple of answers, not text; write ({answer!r},)")
+
     @property
     def answers(self) -> tuple[str, ...]:
         """All answers."""
@@ -265,15 +270,12 @@ class Task:
 
     def has_prompt_of(self, example: Example) -> bool:
         """Whether the task has an example's clean prompt, or its pair in the other direction."""
-        return example.clean in self._clean_prompts or (example.corrupted, example.clean) in self._pairs
+        return not self._prompts.isdisjoint([example.clean, (example.corrupted, example.clean)])
 
     @cached_property
-    def _clean_prompts(self) -> set[tuple[int, ...]]:
-        return {example.clean for example in self.examples}
-
-    @cached_property
-    def _pairs(self) -> set[tuple[tuple[int, ...], tuple[int, ...]]]:
-        return {(example.clean, example.corrupted) for example in self.examples}
+    def _prompts(self) -> set[tuple[object, ...]]:
+        """All clean prompts, and all pairs of a clean and a corrupted one."""
+        return {item for e in self.examples for item in (e.clean, (e.clean, e.corrupted))}
 
     @cached_property
     def span_digest(self) -> str:

@@ -132,7 +132,20 @@ def _has_case(character: str) -> bool:
 
 def answer_tokens(answer: str, tokenizer: Any) -> list[int]:
     """Return the tokens of an answer, without special tokens."""
-    return _encode([answer], tokenizer)[0]
+    return _encode_answers([answer], tokenizer)[0]
+
+
+def _encode_answers(answers: Sequence[str], tokenizer: Any) -> list[list[int]]:
+    """Return the tokens of answers. Those that begin with a space are encoded after a word.
+
+    Some tokenizers, such as that of Llama 2 in tokenizer.json, put a space before any text: " Mary" alone has two.
+    """
+    [before] = _encode(["a"], tokenizer)
+    after_word = _encode([f"a{answer}" for answer in answers], tokenizer)
+    return [
+        joined[len(before) :] if answer[:1].isspace() and joined[: len(before)] == before else alone
+        for answer, alone, joined in zip(answers, _encode(answers, tokenizer), after_word, strict=True)
+    ]
 
 
 def tokens_after(prompt: str, answer: str, tokenizer: Any) -> list[int]:
@@ -150,7 +163,7 @@ def next_token(prompt: str, answer: str, tokenizer: Any) -> int | None:
 def single_tokens(words: Sequence[str], tokenizer: Any, task: str, least: int) -> tuple[str, ...]:
     """Return the words that are one token, with a leading space. Raise InputError if there are fewer than `least`."""
     unknown = unknown_token(tokenizer)
-    encoded = zip(words, _encode([f" {word}" for word in words], tokenizer), strict=True)
+    encoded = zip(words, _encode_answers([f" {word}" for word in words], tokenizer), strict=True)
     single = tuple(word for word, tokens in encoded if len(tokens) == 1 and tokens[0] != unknown)
     if len(single) < least:
         raise InputError(
@@ -187,7 +200,8 @@ def _encode_pairs(
     clean = _encode([pair.clean for pair in pairs], tokenizer)
     corrupted = _encode([pair.corrupted for pair in pairs], tokenizer)
     texts = list(dict.fromkeys(text for pair in pairs for text in pair.answers))
-    encoded = zip(texts, _encode(texts, tokenizer), _encode([f" {text}" for text in texts], tokenizer), strict=True)
+    after_space = _encode_answers([f" {text}" for text in texts], tokenizer)
+    encoded = zip(texts, _encode_answers(texts, tokenizer), after_space, strict=True)
     alone, needs_word = {}, set()  # pairs share few answers, and few last words
     for text, tokens, spaced in encoded:
         alone[text] = tokens

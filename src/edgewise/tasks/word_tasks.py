@@ -1,4 +1,4 @@
-"""Tasks whose answers are common words: induction, docstring, pronouns, agreement and capitals.
+"""Tasks whose answers are words: ioi, multiple choice, induction, docstring, pronouns, agreement and capitals.
 
 Each generator yields distinct pairs of a split, without end. Splits share no prompt, clean or corrupted.
 """
@@ -8,10 +8,111 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .draw import Draw
-from .spans import end_span, mark, read_markers
+from ..errors import InputError
+from .draw import Draw, marked_pair
+from .spans import mark
 from .task import PromptPair
-from .tokens import single_tokens
+from .tokens import answer_tokens, single_tokens
+
+NAMES = (
+    "Mary John Tom James Anna David Sarah Paul Laura Mark Emma Peter Alice Simon Kate Jack Lisa Adam "
+    "Rachel Kevin Susan Brian Jane Scott Amy Ryan Julia Eric Sam Steve Helen Frank Martin Rose Henry "
+    "Grace Oliver Lucy Daniel Ruth"
+).split()
+IOI_PLACES = "store garden restaurant school hospital office house station park museum library market".split()
+IOI_OBJECTS = "drink ring kiss book basketball bone computer necklace letter flower ticket lamp".split()
+IOI_TEMPLATES = (
+    "When {a} and {b} went to the {place}, {s} gave a {object} to",
+    "Then, {a} and {b} went to the {place}. {s} gave a {object} to",
+    "After {a} and {b} arrived at the {place}, {s} handed a {object} to",
+    "While {a} and {b} were working at the {place}, {s} gave a {object} to",
+    "Friends {a} and {b} found a {object} at the {place}. {s} gave it to",
+    "Then, {a} and {b} had a long argument. Afterwards {s} brought a {object} to",
+    "The {place} {a} and {b} went to had a {object}. {s} gave it to",
+    "Yesterday {a} and {b} met at the {place}. In the end, {s} offered a {object} to",
+)
+LEAST_IOI_NAMES = 6
+# Subject, indirect object, and the subject's second mention; the last token is the span `end`.
+IOI_SPANS = ("S1", "IO", "S2")
+
+
+def usable_names(tokenizer: Any) -> tuple[str, ...]:
+    """Return the names that are one token; if there are too few, the largest group of equal token length."""
+    by_length: dict[int, list[str]] = {}
+    for name in NAMES:
+        by_length.setdefault(len(answer_tokens(f" {name}", tokenizer)), []).append(name)
+    single = by_length.get(1, [])
+    names = single if len(single) >= LEAST_IOI_NAMES else max(by_length.values(), key=len)
+    first_tokens = {tuple(answer_tokens(f" {name}", tokenizer)[:1]): name for name in names}
+    if len(first_tokens) < LEAST_IOI_NAMES:
+        raise InputError(
+            f"task 'ioi' needs at least {LEAST_IOI_NAMES} names that this tokenizer splits into equally many tokens "
+            f"and that differ in the first, but it has {len(first_tokens)}; use a task file (FILE.jsonl)"
+        )
+    return tuple(sorted(first_tokens.values(), key=NAMES.index))
+
+
+def ioi(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
+    """Yield "When Mary and John went to the store, John gave a drink to" -> " Mary", both name orders in turn.
+
+    The counterfactual swaps the second subject for the indirect object (MIB's `s2_io_flip`), so that the other name
+    becomes the answer: both prompts agree up to that word.
+    """
+    names = usable_names(tokenizer)
+    draw = Draw("ioi", seed)
+    swap = False
+    while True:
+        template, place, object_ = draw.choice(IOI_TEMPLATES), draw.choice(IOI_PLACES), draw.choice(IOI_OBJECTS)
+        first, second = draw.sample(names, 2)
+        # Everything but the second subject: a clean prompt and all its counterfactuals belong to one split.
+        story = template.format(a=first, b=second, s="{s}", place=place, object=object_)
+        if not draw.is_new((story,), split):
+            continue
+        subject, indirect = (first, second) if swap else (second, first)
+        swap = not swap
+        role = {subject: "S1", indirect: "IO"}
+        a, b = (mark(role[name], name) for name in (first, second))
+        marked = template.format(a=a, b=b, s=mark("S2", subject), place=place, object=object_)
+        corrupted = story.format(s=indirect)
+        yield marked_pair(marked, corrupted, f" {indirect}", f" {subject}", IOI_SPANS, first_token_decides=True)
+
+
+THINGS = "box cup hat chair ball bag coat car bike door lamp shirt kite boat vase rug".split()
+COLOURS = "red blue green black white brown yellow orange purple pink gray gold".split()
+LETTERS = "A B C D E F G H I J K L M N O P Q R S T U V W X Y Z".split()
+MCQA_TEMPLATE = "Question: The {thing} is {colour}. What color is the {thing}?{choices}\nAnswer:"
+CHOICES = 4
+MCQA_SPANS = ("colour", "right letter", "right choice", "wrong letter", "wrong choice")
+
+
+def mcqa(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
+    """Yield a question about the colour of a thing, and four choices -> the letter of that colour.
+
+    The counterfactual keeps the question and renames the choices' letters (MIB's symbol counterfactual), so that only
+    the letter of the right choice changes.
+    """
+    letters = tuple(letter for letter in LETTERS if len(answer_tokens(f" {letter}", tokenizer)) == 1)
+    if len(letters) < 2 * CHOICES:
+        raise InputError(
+            f"task 'mcqa' needs {2 * CHOICES} letters that are single tokens, but this tokenizer has {len(letters)}; "
+            "use another model, or a task file (FILE.jsonl)"
+        )
+    draw = Draw("mcqa", seed)
+    while True:
+        thing, colours, right = draw.choice(THINGS), draw.sample(COLOURS, CHOICES), draw.between(0, CHOICES - 1)
+        if not draw.is_new((thing, *colours, right), split):
+            continue
+        drawn = draw.sample(letters, 2 * CHOICES)
+        marked = corrupted = ""
+        for place, colour in enumerate(colours):
+            kind = "right" if place == right else "wrong"
+            marked += f"\n{mark(f'{kind} letter', drawn[place])}. {mark(f'{kind} choice', colour)}"
+            corrupted += f"\n{drawn[CHOICES + place]}. {colour}"
+        colour = colours[right]
+        marked = MCQA_TEMPLATE.format(thing=thing, colour=mark("colour", colour), choices=marked)
+        corrupted = MCQA_TEMPLATE.format(thing=thing, colour=colour, choices=corrupted)
+        yield marked_pair(marked, corrupted, f" {drawn[right]}", f" {drawn[CHOICES + right]}", MCQA_SPANS)
+
 
 # Of induction and docstring.
 LEAST_WORDS = 16
@@ -35,10 +136,11 @@ def induction(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
         place = draw.between(0, INDUCTION_CONTEXT - 2)
         answer = context[place + 1]
         marked = [mark("A", w) if w == context[place] else mark("B", w) if w == answer else w for w in context]
-        clean, spans = read_markers(f"Words: {' '.join(marked)} {context[place]}")
-        corrupted = clean.replace(f" {answer} ", f" {other} ")
-        if draw.accepts(clean, corrupted, split):
-            yield PromptPair(clean, corrupted, f" {answer}", f" {other}", spans=(*spans, end_span(clean)))
+        swapped = [other if word == answer else word for word in context]
+        clean, corrupted = (f"Words: {' '.join(words)} {context[place]}" for words in (marked, swapped))
+        pair = marked_pair(clean, corrupted, f" {answer}", f" {other}")
+        if draw.accepts(pair, split):
+            yield pair
 
 
 DOCSTRING_WORDS = (
@@ -63,15 +165,16 @@ def docstring(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
     while True:
         name, a, b, c, other, *described = draw.sample(words, 11)
         texts = {f"d{number}": word for number, word in enumerate(described, start=1)}
-        arguments = {"f": name, "a2": mark("A described", a), "b2": mark("B described", b)}
-        marked = DOCSTRING.format(a=mark("A", a), b=mark("B", b), c=mark("C", c), **arguments, **texts)
-        clean, spans = read_markers(marked)
-        corrupted, _ = read_markers(DOCSTRING.format(a=a, b=b, c=other, **arguments, **texts))
-        if draw.accepts(clean, corrupted, split):
-            yield PromptPair(clean, corrupted, f" {c}", f" {other}", spans=(*spans, end_span(clean)))
+        names = {"a": mark("A", a), "b": mark("B", b), "c": mark("C", c)}
+        described_names = {"a2": mark("A described", a), "b2": mark("B described", b)}
+        marked = DOCSTRING.format(f=name, **names, **described_names, **texts)
+        corrupted = DOCSTRING.format(f=name, a=a, b=b, c=other, a2=a, b2=b, **texts)
+        pair = marked_pair(marked, corrupted, f" {c}", f" {other}")
+        if draw.accepts(pair, split):
+            yield pair
 
 
-NAMES = {
+PRONOUN_NAMES = {
     "he": "John Tom James David Paul Mark Peter Simon Jack Adam Kevin Brian Scott Ryan Eric Steve Frank Martin".split(),
     "she": "Mary Anna Sarah Laura Emma Alice Kate Lisa Rachel Susan Jane Amy Julia Helen Rose Grace Lucy Ruth".split(),
 }
@@ -90,7 +193,9 @@ def pronouns(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
 
     The counterfactual has a name of the other gender.
     """
-    names = {pronoun: single_tokens(listed, tokenizer, "pronouns", LEAST_NAMES) for pronoun, listed in NAMES.items()}
+    names = {
+        pronoun: single_tokens(listed, tokenizer, "pronouns", LEAST_NAMES) for pronoun, listed in PRONOUN_NAMES.items()
+    }
     single_tokens(list(names), tokenizer, "pronouns", len(names))
     draw = Draw("pronouns", seed)
     right, wrong = names
@@ -98,10 +203,10 @@ def pronouns(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
         template, quality, role = draw.choice(PRONOUN_TEMPLATES), draw.choice(QUALITIES), draw.choice(ROLES)
         name, other = draw.choice(names[right]), draw.choice(names[wrong])
         marked = template.format(name=mark("name", name), quality=quality, role=mark("role", role))
-        clean, spans = read_markers(marked)
         corrupted = template.format(name=other, quality=quality, role=role)
-        if draw.accepts(clean, corrupted, split):
-            yield PromptPair(clean, corrupted, f" {right}", f" {wrong}", spans=(*spans, end_span(clean)))
+        pair = marked_pair(marked, corrupted, f" {right}", f" {wrong}")
+        if draw.accepts(pair, split):
+            yield pair
             right, wrong = wrong, right
 
 
@@ -109,7 +214,7 @@ NOUNS = (
     "key box door book friend boy girl tree car house song picture letter flower window table horse bird dog cat "
     "king game player student teacher doctor child-children man-men woman-women"
 ).split()
-PLACES = "near behind beside before from with by under".split()
+PREPOSITIONS = "near behind beside before from with by under".split()
 VERBS = (("is", "are"), ("was", "were"), ("has", "have"))
 LEAST_NOUNS = 6
 
@@ -129,13 +234,12 @@ def agreement(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
     draw = Draw("agreement", seed)
     number = 0
     while True:
-        (subject, between), place, verb = draw.sample(nouns, 2), draw.choice(PLACES), draw.choice(verbs)
+        (subject, between), place, verb = draw.sample(nouns, 2), draw.choice(PREPOSITIONS), draw.choice(verbs)
         text = f"The {{}} {place} the {draw.choice(between)}"
-        clean, spans = read_markers(text.format(mark("subject", subject[number])))
-        corrupted = text.format(subject[1 - number])
-        if draw.accepts(clean, corrupted, split):
-            spans = (*spans, end_span(clean))
-            yield PromptPair(clean, corrupted, f" {verb[number]}", f" {verb[1 - number]}", spans=spans)
+        marked, corrupted = text.format(mark("subject", subject[number])), text.format(subject[1 - number])
+        pair = marked_pair(marked, corrupted, f" {verb[number]}", f" {verb[1 - number]}")
+        if draw.accepts(pair, split):
+            yield pair
             number = 1 - number
 
 
@@ -179,8 +283,9 @@ def capitals(tokenizer: Any, split: str, seed: int) -> Iterator[PromptPair]:
     while True:
         template, (first, country, other) = draw.choice(CAPITAL_TEMPLATES), draw.sample(countries, 3)
         a, b, capital = mark("example", first), mark("country", country), mark("example", CAPITALS[first])
-        clean, named = read_markers(template.format(a=a, b=b, capital=capital))
+        marked = template.format(a=a, b=b, capital=capital)
         corrupted = template.format(a=first, b=other, capital=CAPITALS[first])
-        if draw.accepts(clean, corrupted, split):
-            spans = (*sorted(named), end_span(clean))
-            yield PromptPair(clean, corrupted, f" {CAPITALS[country]}", f" {CAPITALS[other]}", spans=spans)
+        answers = f" {CAPITALS[country]}", f" {CAPITALS[other]}"
+        pair = marked_pair(marked, corrupted, *answers, ("country", "example"))
+        if draw.accepts(pair, split):
+            yield pair

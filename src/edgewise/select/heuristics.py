@@ -1,8 +1,9 @@
-"""Greedy, MIB's baseline: starting at the logits, take the best edge into any node reached so far.
+"""Solvers without a proof: top-n, and greedy, MIB's baseline.
 
-This is Prim's algorithm. A heap would need a Python loop over edges. Instead, edges are handled in stretches: a node is
-reached when the best edge from an unreached node is taken. Before that, all better edges into reached nodes are taken,
-best first. So there is one step per node, and the rest is sorting.
+Greedy starts at the logits and takes the best edge into any node reached so far. This is Prim's algorithm. A heap would
+need a Python loop over edges. Instead, edges are handled in stretches: a node is reached when the best edge from an
+unreached node is taken. Before that, all better edges into reached nodes are taken, best first. So there is one step
+per node, and the rest is sorting.
 """
 
 from __future__ import annotations
@@ -15,10 +16,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..graph import BaseGraph
-from .base import Solution, Solver, Status
-from .problem import SelectionProblem
+from .base import SelectionProblem, Solution, Solver, Status
 
 Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TopN(Solver):
+    """The edges of the largest value, then pruned."""
+
+    name: ClassVar[str] = "top-n"
+    title: ClassVar[str] = "Top-n"
+
+    def solve(self, problem: SelectionProblem) -> Solution:
+        """Return the required edges, the best positive edges that PNR asks for, then the best of the others."""
+        order, mask = problem.optional_order, problem.required.copy()
+        missing = max(0, problem.least_positive - int(problem.is_positive[mask].sum()))
+        mask[order[problem.is_positive[order]][:missing]] = True
+        mask[order[~mask[order]][: problem.budget - int(mask.sum())]] = True
+        return Solution(mask, Status.HEURISTIC, problem.upper_bound)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Branch and bound for programs whose relaxation is nearly integral.
+"""Linear and integer programs, given as arrays: relaxations with HiGHS, and branch and bound.
 
 A general solver spends seconds on presolve, cuts and heuristics even if only a few columns are fractional. Branching on
 those takes milliseconds, if each relaxation starts from its parent's basis. A column whose effect is unknown is tried
@@ -16,13 +16,89 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .base import Status
-from .highs import INTEGRAL, TOLERANCE, Answer, FloatArray, Program, open_solver, read_answer
+
+TOLERANCE = 1e-9
+# A column this close to a whole number counts as integral.
+INTEGRAL = 1e-7
 
 # Columns tried per node of the tree, and how often a column is tried before its mean loss is relied on.
 MAX_TRIED = 8
 RELIABLE = 2
 
+FloatArray = NDArray[np.float64]
 Bounds = dict[int, tuple[float, float]]
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """max cost . x  with  row_lower <= A x <= row_upper  and  lower <= x <= upper; A as (rows, columns, entries).
+
+    priority  [column] columns of priority 0 are branched on last; of the others, the largest priority is tried first
+    """
+
+    cost: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    row_lower: FloatArray
+    row_upper: FloatArray
+    rows: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    entries: FloatArray
+    priority: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The answer of HiGHS: `x` is None without a feasible point. An optimal one has row duals and a basis, too."""
+
+    x: FloatArray | None
+    row_dual: FloatArray | None
+    basis: highspy.HighsBasis | None
+    objective: float
+
+
+def optimise(program: Program, seconds: float | None = None) -> Answer:
+    """Solve the relaxation of a program within a time limit."""
+    solver = open_solver(program)
+    if seconds is not None:
+        solver.setOptionValue("time_limit", max(seconds, 0.01))
+    return read_answer(solver)
+
+
+def open_solver(program: Program) -> highspy.Highs:
+    """Return a solver with a program. It uses one thread, so that answers don't depend on the number of cores."""
+    lp = highspy.HighsLp()
+    n_columns = len(program.cost)
+    lp.num_col_, lp.num_row_ = n_columns, len(program.row_lower)
+    lp.sense_ = highspy.ObjSense.kMaximize
+    lp.col_cost_, lp.col_lower_, lp.col_upper_ = program.cost, program.lower, program.upper
+    lp.row_lower_, lp.row_upper_ = program.row_lower, program.row_upper
+    by_column = np.lexsort((program.rows, program.columns))
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_ = np.searchsorted(program.columns[by_column], np.arange(n_columns + 1))
+    lp.a_matrix_.index_, lp.a_matrix_.value_ = program.rows[by_column], program.entries[by_column]
+    solver = highspy.Highs()
+    solver.silent()
+    solver.setOptionValue("threads", 1)
+    for side in ("primal", "dual"):
+        solver.setOptionValue(f"{side}_feasibility_tolerance", TOLERANCE)
+    solver.passModel(lp)
+    return solver
+
+
+def read_answer(solver: highspy.Highs) -> Answer:
+    """Run a solver and return its answer."""
+    solver.run()
+    info, solution = solver.getInfo(), solver.getSolution()
+    feasible = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    # A solver that is stopped has duals, too, but not those of the optimum.
+    is_optimal = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    return Answer(
+        x=np.asarray(solution.col_value) if feasible else None,
+        row_dual=np.asarray(solution.row_dual) if is_optimal else None,
+        basis=solver.getBasis() if is_optimal else None,
+        objective=info.objective_function_value,
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,8 @@
-"""The data sets of the Mechanistic Interpretability Benchmark (MIB): which rows it uses, and how.
+"""Data sets of the hub, or copies of them: those of the Mechanistic Interpretability Benchmark (MIB), and any other.
 
-Fields, filters and answers are those of the benchmark's own loader, so that results are comparable: an answer is
-encoded alone and represented by its first token. Names get a leading space. Labels of multiple choice get none,
-whatever the prompt ends with; the counterfactual renames them (for example A to D into 1 to 4).
+MIB's fields, filters and answers are those of the benchmark's own loader, so that results are comparable: an answer is
+represented by its first token. Names get a leading space. Labels of multiple choice get none, whatever the prompt ends
+with; the counterfactual renames them (for example A to D into 1 to 4).
 The benchmark keeps rows that can't be patched: prompts of different lengths, or answers with the same first token.
 Here they are dropped and counted.
 """
@@ -17,13 +17,13 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import InputError
+from ..errors import InputError, warn
 from ..io.reading import file_size, first_line, wrap_read_errors
 from .checks import check_rows
-from .draw import SPLITS
-from .files import has_surrogate, read_rows
+from .draw import SPLITS, TENTHS
+from .files import TEXT, TOKENS, VALIDATION_NAMES, NumberedRows, has_surrogate, read_rows, task_of_rows
 from .spans import CharacterSpan, end_span
-from .task import PromptPair, Task
+from .task import PromptPair, Task, TokenReader
 from .tokens import answer_tokens, tokenize_usable
 
 TokenCount = Callable[[str], int]
@@ -33,6 +33,9 @@ FILE_NAME = re.compile(rf"({'|'.join(SPLITS)})(?:-\d+-of-(\d+)(?:-\w+)?)?")
 # The most rows of a parquet file, and the most bytes that a byte of it may unpack to. Prompts need far less.
 MOST_ROWS, MOST_EXPANSION = 2_000_000, 200
 EXTRA = "pip install edgewise[hub]"
+# Tasks of any data set are named `hub:NAME`, or `hub:NAME:CONFIG`.
+PREFIX = "hub:"
+HUB_COLUMNS = (*TEXT, *TOKENS, "spans")
 
 
 @dataclass(frozen=True)
@@ -84,18 +87,16 @@ def _names(row: Row, count: TokenCount) -> PromptPair | str:
     if not count(indirect) == count(subject) == count(third):
         return "with names of unequal token length"
     prompt, flipped = row.text("prompt"), row.text("s2_io_flip_counterfactual.prompt")
-    spans = _name_spans(prompt, subject.strip(), indirect.strip())
+    # The spans of the names, as the generator `ioi` has them, if each name occurs as often as it should.
+    subjects, objects = (
+        [match.span() for match in re.finditer(rf"\b{re.escape(name.strip())}\b", prompt)]
+        for name in (subject, indirect)
+    )
+    spans: tuple[CharacterSpan, ...] = ()
+    if prompt and len(subjects) == 2 and len(objects) == 1:
+        places = zip(("S1", "IO", "S2"), (subjects[0], objects[0], subjects[1]), strict=True)
+        spans = (*(CharacterSpan(name, *place) for name, place in places), end_span(prompt))
     return PromptPair(prompt, flipped, indirect, subject, first_token_decides=True, spans=spans)
-
-
-def _name_spans(prompt: str, subject: str, indirect: str) -> tuple[CharacterSpan, ...]:
-    """Return the spans of the names, as the generator `ioi` has them; () unless each occurs as often as it should."""
-    places = {name: [m.span() for m in re.finditer(rf"\b{re.escape(name)}\b", prompt)] for name in (subject, indirect)}
-    if [len(places[name]) for name in (subject, indirect)] != [2, 1] or not prompt:
-        return ()
-    first, second = places[subject]
-    named = zip(("S1", "IO", "S2"), (first, places[indirect][0], second), strict=True)
-    return (*(CharacterSpan(name, *place) for name, place in named), end_span(prompt))
 
 
 def _choice(row: Row, count: TokenCount) -> PromptPair | str:
@@ -177,6 +178,57 @@ def read_data_set(name: str, copy: Path | None, split: str, tokenizer: Any, bos:
         return Task(name, split, examples, tuple((dropped + unusable).items()))
     except InputError as error:
         raise InputError(str(error) if copy is None else f"{copy}: {error}") from None
+
+
+def parse_columns(text: str) -> dict[str, str]:
+    """Return the columns of `clean=prompt,corrupted=other.prompt`: name of a task's column -> field of the data set."""
+    columns = {}
+    for part in text.split(","):
+        name, equals, field = (piece.strip() for piece in part.partition("="))
+        if not equals or not field or name not in HUB_COLUMNS or name in columns:
+            raise InputError(
+                f"columns are such as clean=prompt,corrupted=other.prompt,correct=answer, each once, not {part!r}; "
+                f"the names are {', '.join(HUB_COLUMNS)}"
+            )
+        columns[name] = field
+    return columns
+
+
+def read_hub(
+    name: str, split: str, columns: Mapping[str, str], model: TokenReader, examples: int | None, skip_bad: bool
+) -> Task:
+    """Read the first rows of a split of a data set, without downloading the rest.
+
+    name      `hub:NAME` or `hub:NAME:CONFIG`; NAME may be a folder
+    split     'train', 'validation' or 'test'. One that the data set lacks is taken from train: two tenths of its rows,
+              by number, which train then lacks
+    columns   column of a task -> field of the data set. A dot leads into a nested field. Columns that aren't given have
+              their own name
+    examples  the largest number of rows to read; None for all
+    """
+    source = name.removeprefix(PREFIX)
+    repository, _, config = source.partition(":")
+    parts = load_data_set(source, repository, config or None, streaming=True)
+    known = {"validation" if part in VALIDATION_NAMES else str(part): part for part in parts}
+    missing = [each for each in SPLITS if each not in known]
+    if split not in known and ("train" not in known or split not in SPLITS):
+        raise InputError(f"{source} has no split {split!r}; its splits are {', '.join(map(str, parts))}")
+    if missing and "train" in known and (split in missing or split == "train"):
+        listed = " and ".join(missing)
+        warn(f"{source} has no split {listed}; two tenths of the rows of train are used for each of these")
+    tenths = set(range(10)) if split in known else set(TENTHS[split])
+    if split == "train":
+        tenths -= {tenth for each in missing for tenth in TENTHS[each]}
+    fields = {column: columns.get(column, column) for column in HUB_COLUMNS}
+    rows: dict[int, dict[str, Any]] = {}
+    for number, values in enumerate(parts[known.get(split, known.get("train"))]):
+        if number % 10 in tenths:
+            row = Row(values, f"{source}, row {number + 1}")
+            used = {column: field for column, field in fields.items() if column in columns or field in values}
+            rows[len(rows) + 1] = {column: row.get(field) for column, field in used.items()}
+            if len(rows) == examples:
+                break
+    return task_of_rows(NumberedRows(rows), name, split, model, skip_bad=skip_bad)
 
 
 def load_data_set(name: str, repository: str, config: str | None, advice: str = "", **options: Any) -> Any:
