@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import warnings
@@ -202,15 +203,17 @@ def check_logits(module, tokens):
 
 @pytest.mark.parametrize(
     "text, expected",
-    [("1GB", 10**9), ("1.5gb", 15 * 10**8), ("800 MB", 8 * 10**8), (" 2GiB ", 2**31), ("4096", 4096), ("1e9", 10**9)],
-)
+    [("1GB", 10**9), ("1.5gb", 15 * 10**8), ("800 MB", 8 * 10**8), (" 2GiB ", 2**31), ("4096", 4096), ("1e9", 10**9),
+     (2e9, 2 * 10**9), (2**60 + 1, 2**60 + 1)],
+)  # fmt: skip
 def test_amounts_of_memory(text, expected):
     assert parse_bytes(text) == expected
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "GB", "-1GB", "0", "1TB?", "many", "infGB", "nan", "inf", "1e300GB", "1e99", "1_0GB", "١GB", "9" * 5000],
+    ["", "GB", "-1GB", "0", "1TB?", "many", "infGB", "nan", "inf", "1e300GB", "1e99", "1_0GB", "١GB", "9" * 5000,
+     0, -1, 2.0**63, math.nan, None],
 )  # fmt: skip
 def test_invalid_amounts_of_memory_raise_an_input_error(text):
     with pytest.raises(InputError, match="800MB or 2GB"):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import io
 import math
-import os
 import zipfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,22 +90,13 @@ def _check_type(
 
 
 def write_array(path: Path, array: NDArray[Any]) -> None:
-    """Write a .npy file atomically. A read-only memory map of a whole .npy on the same disk is linked, not copied."""
-    source = Path(getattr(array, "filename", None) or "")
-    is_whole_map = array.flags.c_contiguous and not array.flags.writeable and is_array(source, array.shape, array.dtype)
-    with atomic_file(path) as draft:
-        if is_whole_map:
-            with suppress(OSError):  # another disk, or a file system without links
-                linked = draft.with_name(f"{draft.name}.link")
-                os.link(source, linked)
-                os.replace(linked, draft)
-                return
-        with draft.open("wb") as file:
-            file.write(array_header(array.shape, array.dtype))
-            rows = array.reshape(1) if array.ndim == 0 else array
-            step = max(1, CHUNK_BYTES * len(rows) // max(1, rows.nbytes))
-            for start in range(0, len(rows), step):
-                file.write(np.ascontiguousarray(rows[start : start + step]).tobytes())
+    """Write a .npy file atomically, in parts: the array may be a memory map that is larger than the memory."""
+    with atomic_file(path) as draft, draft.open("wb") as file:
+        file.write(array_header(array.shape, array.dtype))
+        rows = array.reshape(1) if array.ndim == 0 else array
+        step = max(1, CHUNK_BYTES * len(rows) // max(1, rows.nbytes))
+        for start in range(0, len(rows), step):
+            file.write(np.ascontiguousarray(rows[start : start + step]).tobytes())
 
 
 def array_header(shape: tuple[int, ...], dtype: np.dtype) -> bytes:

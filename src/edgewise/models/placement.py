@@ -16,6 +16,7 @@ from .memory import BUDGET, RESERVED, Need
 AUTO, ALL = "auto", "all"
 # When layers are placed, room stays free for one prompt of this many tokens.
 RESERVED_TOKENS = 64
+CONTROL_GROUP = Path("/sys/fs/cgroup")
 
 
 def choose_devices(name: str) -> tuple[torch.device, ...]:
@@ -53,8 +54,11 @@ def free_bytes(device: torch.device) -> int | None:
         lines = Path("/proc/meminfo").read_text().splitlines()
         amounts.append(next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")))
     with suppress(OSError, ValueError):  # a limit of "max" is no number
-        limit, used = (int(Path("/sys/fs/cgroup", name).read_text()) for name in ("memory.max", "memory.current"))
-        amounts.append(max(0, limit - used))
+        limit, used = (int((CONTROL_GROUP / name).read_text()) for name in ("memory.max", "memory.current"))
+        # The system drops cached files when a process needs memory.
+        statistics = dict(line.split() for line in (CONTROL_GROUP / "memory.stat").read_text().splitlines())
+        cached = sum(int(statistics.get(name, 0)) for name in ("active_file", "inactive_file"))
+        amounts.append(max(0, limit - used + cached))
     return min(amounts, default=None)
 
 
