@@ -385,6 +385,25 @@ def test_a_model_with_a_hook_raises_an_input_error(kind):
     wrap_model(module)
 
 
+class OwnForward(transformers.LlamaForCausalLM):
+    def forward(self, *values, **options):
+        return super().forward(*values, **options)
+
+
+def test_a_model_with_a_forward_function_of_its_own_raises_an_input_error():
+    """edgewise runs the weights, so that a function that changes activations would be left out."""
+    module = build("llama", torch.float32)
+    wrap_model(torch.compile(module))
+    mlp = module.model.layers[0].mlp
+    mlp.forward = lambda x: 0 * x
+    with pytest.raises(InputError, match=r"a forward function of its own on model\.layers\.0\.mlp"):
+        wrap_model(module)
+    del mlp.forward
+    wrap_model(module)
+    with pytest.raises(InputError, match=r"a forward function of its own on the model itself"):
+        wrap_model(OwnForward(module.config))
+
+
 def test_hooks_of_transformers_change_nothing():
     """Its hooks collect hidden states, and make embeddings require gradients."""
     module, task = build("llama", torch.float32), random_task(2)

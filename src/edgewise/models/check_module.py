@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from ..errors import InputError
@@ -27,6 +28,13 @@ def check_module(module: Any, name: str) -> None:
             raise InputError(
                 f"model {name!r} has a part that edgewise doesn't know: {part_name} is a {kind.__module__}."
                 f"{kind.__name__}; give the plain HuggingFace model (for adapters: the result of merge_and_unload())"
+            )
+        # accelerate and torch.compile replace `forward` by one that computes the same.
+        is_replaced = "forward" in vars(part) and not any(hasattr(part, mark) for mark in ("_hf_hook", "_orig_mod"))
+        if is_replaced or not f"{inspect.unwrap(kind.forward).__module__}.".startswith(KNOWN_PACKAGES):
+            raise InputError(
+                f"model {name!r} has a forward function of its own on {part_name or 'the model itself'}, which edgewise "
+                "would not run; give the plain HuggingFace model"
             )
         hooks = [hook for attribute in HOOKS for hook in getattr(part, attribute).values()]
         # transformers registers hooks to collect outputs, which change nothing.
