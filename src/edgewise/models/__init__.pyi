@@ -1,7 +1,7 @@
 """The names of this package, imported when they are first used."""
 
 from .batch import Batch as Batch, make_batch as make_batch, plan_batches as plan_batches
-from .facts import (
+from .config import (
     ModelFacts as ModelFacts,
     check_source as check_source,
     inspect_model as inspect_model,

@@ -76,23 +76,16 @@ class Model:
     @property
     def digest(self) -> str:
         """A hash of everything that its outputs depend on, with its weights as they are now."""
-        return self._digests[0]
+        return self.pin()._digests[0]
 
     @property
     def content(self) -> str:
         """A hash of its files, or of its config and weights if these were made or changed in memory."""
-        return self._digests[1]
-
-    @property
-    def _digests(self) -> tuple[str, str]:
-        """The digest and the content."""
-        return self._pinned_digests if self.is_pinned else self._compute_digests()
+        return self.pin()._digests[1]
 
     @cached_property
-    def _pinned_digests(self) -> tuple[str, str]:
-        return self._compute_digests()
-
-    def _compute_digests(self) -> tuple[str, str]:
+    def _digests(self) -> tuple[str, str]:
+        """The digest and the content; only a pinned model remembers them."""
         content = weights_digest(self.module) if self.source is None or self.loaded_weights else ""
         if self.source is not None and content == self.loaded_weights:
             return self.source.digest, self.source.content
