@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..graph import BaseGraph, Graph, NodeGraph
-from . import eap_json, eap_pt
 from .arrays import Shape, read_arrays
 from .atomic import atomic_file
+from .eap_files import read_eap_json, read_eap_pt, write_eap_json, write_eap_pt
 from .edge_file import MAX_EDGES_UNCHECKED, EdgeFile, check_level, make_cfg, read_about, read_cfg
 from .reading import file_size, wrap_read_errors
 from .records import MAX_JSON_BYTES, convert_graph, parse_json
@@ -133,7 +133,7 @@ def write_npz(
 
 # Suffix -> functions that read and write. None imports torch before it needs it.
 FORMATS: Mapping[str, tuple[Callable[[Path, str | None], EdgeFile], Callable[..., None]]] = {
-    ".json": (eap_json.read, eap_json.write),
-    ".pt": (eap_pt.read, eap_pt.write),
+    ".json": (read_eap_json, write_eap_json),
+    ".pt": (read_eap_pt, write_eap_pt),
     NPZ: (read_npz, write_npz),
 }

@@ -17,9 +17,19 @@ from ..tasks.metrics import Readout
 from .batch import Batch
 from .circuit_plan import number_nodes, plan_circuits
 from .circuits import run_circuits
-from .contract import Segments, Sources, contract, find_segments, norm_heads, stack_sources
 from .forward import NOTHING, Frame, Replaced, Trace, keys_and_values, make_frame, read_out, run
-from .gradients import Gradients, destination_gradients, dropped_layer_gradients, post_norm_slopes
+from .gradients import (
+    Gradients,
+    Segments,
+    Sources,
+    contract,
+    destination_gradients,
+    dropped_layer_gradients,
+    find_segments,
+    norm_heads,
+    post_norm_slopes,
+    stack_sources,
+)
 from .memory import BUDGET, can_keep_streams, group_circuits
 from .rules import NO_RULES, BackwardRules
 from .transformer import Transformer
