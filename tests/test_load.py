@@ -38,11 +38,11 @@ from edgewise import (
     summarise,
 )
 from edgewise.models import inspect_model, make_batch, wrap_model
+from edgewise.models.load import choose_bos
 from edgewise.models.memory import parse_bytes
 from edgewise.models.model import choose_dtype
 from edgewise.models.model_files import find_model_files
 from edgewise.models.prepare import prepare
-from edgewise.models.tokenizer import choose_bos
 from edgewise.tasks import Example
 
 SMALL = {

@@ -7,6 +7,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any
 from unittest.mock import patch
 
@@ -14,14 +15,22 @@ import torch
 
 from ..errors import InputError, warn
 from ..io.reading import wrap_read_errors
+from ..io.records import read_json
 from ..io.torch_file import check_pickled_weights
 from .config import inspect_source, least_parameters, read_config, silence_transformers
 from .families import build_transformer
 from .gguf import check_header, find_or_make_copy
 from .model import Model, ModelSource, bos_name, choose_dtype, dtype_name, weights_digest
-from .model_files import DEMO, MODEL_CHOICES, PICKLED_SUFFIX, ModelFiles, files_state, find_model_files
+from .model_files import (
+    DEMO,
+    MAX_TEXT_BYTES,
+    MODEL_CHOICES,
+    PICKLED_SUFFIX,
+    ModelFiles,
+    files_state,
+    find_model_files,
+)
 from .placement import RESERVED_TOKENS, choose_devices, free_bytes, place_layers
-from .tokenizer import choose_bos, load_tokenizer
 from .torch_modes import default_torch_modes
 from .transformer_lens import convert_lens_model, is_lens_model
 
@@ -38,6 +47,12 @@ KNOWN_PACKAGES = (
     "transformers_modules.",
 )
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+# Tokens that can only begin a text. A model that has one was trained with it, even if its tokenizer does not add it.
+BEGINNING_TOKENS = ("<s>", "<bos>", "<|begin_of_text|>", "<｜begin▁of▁sentence｜>")
+NO_MAX_LENGTH = 10**30
+MAX_TEXT_GROWTH = 10_000
+# The largest number of tokens that a tokenizer may add, such as `extra_ids` of T5.
+MAX_ADDED_TOKENS = 1_000_000
 
 
 def load_model(
@@ -273,6 +288,72 @@ def _check_fits(source: ModelSource, min_bytes: int, dtype: torch.dtype, device:
         f"{prompt_bytes / 1e9:.2f} GB for one short prompt, but {device} has {free / 1e9:.1f} GB left; what would fit: "
         f"{', '.join([*options, 'a smaller model'])} (`edgewise models NAME` shows what fits where)"
     )
+
+
+def load_tokenizer(files: ModelFiles, trust_remote_code: bool) -> Any:
+    """Return the tokenizer of a model, or None if its folder has none."""
+    import transformers
+
+    if files.is_local and not files.gguf:
+        if not any(Path(files.location).glob("*token*")):
+            return None
+        _check_text_growth(Path(files.location) / "tokenizer.json")
+        path = Path(files.location) / "tokenizer_config.json"
+        record = read_json(path, max_bytes=MAX_TEXT_BYTES) if path.is_file() else None
+        for name, value in record.items() if isinstance(record, dict) else ():  # lengths don't matter
+            if isinstance(value, int) and value > MAX_ADDED_TOKENS and not name.endswith(("length", "len")):
+                raise InputError(f"{path}: {name} may be at most {MAX_ADDED_TOKENS:,}, not {short(value)}")
+    with wrap_read_errors(f"the tokenizer of {files.location}"):
+        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(
+            **files.pretrained_arguments(), trust_remote_code=trust_remote_code
+        )
+        # edgewise checks lengths against the model. The tokenizer would only warn, or fail if its limit is no number.
+        tokenizer.model_max_length = NO_MAX_LENGTH
+        # A damaged tokenizer may load, and fail at its first text or at a special token that it lacks.
+        _ = tokenizer("a"), tokenizer.bos_token_id, tokenizer.unk_token_id
+    # transformers makes an empty tokenizer if the folder lacks the vocabulary. A task needs two answers at least.
+    if len(set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens)) < 2:
+        raise InputError(
+            f"the tokenizer of {files.location} has no vocabulary; add its files, such as tokenizer.json, or remove "
+            "all its files if tasks are given as tokens"
+        )
+    return tokenizer
+
+
+def choose_bos(tokenizer: Any, bos: str | bool) -> int | None:
+    """Return the token to put in front of every prompt, or None.
+
+    'auto' adds the BOS token for models that were trained with one: their tokenizer adds it, or has a token that can
+    only begin a text (Llama's `<s>` and `<|begin_of_text|>`, Gemma's `<bos>`).
+    """
+    choice = bos_name(bos)
+    token = None if tokenizer is None else tokenizer.bos_token_id
+    if choice == "yes" and token is None:
+        raise InputError("bos='yes' needs a BOS token, but the model's tokenizer has none; use bos='no'")
+    if choice == "no" or token is None:
+        return None
+    adds_token = tokenizer("a")["input_ids"][:1] == [token]
+    return token if choice == "yes" or adds_token or tokenizer.bos_token in BEGINNING_TOKENS else None
+
+
+def _check_text_growth(path: Path) -> None:
+    """Raise InputError if a tokenizer's replacements and templates, one after the other, make a text too long."""
+    record = read_json(path, max_bytes=MAX_TEXT_BYTES) if path.is_file() else None
+    steps, growth = [record] if isinstance(record, dict) else [], 1
+    while steps:
+        step = steps.pop()
+        parts = [step.get(name) for name in ("normalizer", "decoder", "post_processor")]
+        for name in ("normalizers", "decoders", "processors"):
+            parts += step[name] if isinstance(step.get(name), list) else []
+        steps += [part for part in parts if isinstance(part, dict)]
+        # A template makes of one token at most as many tokens as it has pieces, times the longest special token.
+        specials = step.get("special_tokens")
+        tokens = specials.values() if isinstance(specials, dict) else []
+        ids = [len(token["ids"]) for token in tokens if isinstance(token, dict) and isinstance(token.get("ids"), list)]
+        pieces = max(len(step[name]) if isinstance(step.get(name), list) else 0 for name in ("single", "pair"))
+        growth *= max(1, len(str(step.get("content", "")))) * max(1, pieces) * max([1, *ids])
+    if growth > MAX_TEXT_GROWTH:
+        raise InputError(f"{path} makes texts up to {growth:,} times as long; this is not a usable tokenizer")
 
 
 def _check_module(module: Any, name: str) -> None:
