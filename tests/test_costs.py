@@ -15,8 +15,8 @@ from edgewise import Bootstrap, Circuit, InputError, Local, discover, load_model
 from edgewise.evaluate import Mean
 from edgewise.evaluate.run_circuits import circuit_groups
 from edgewise.learn import TopKLearner
-from edgewise.models import placement, wrap_model
-from edgewise.models.placement import free_bytes
+from edgewise.models import wrap_model
+from edgewise.models.model import free_bytes
 from edgewise.recipes.forecast import EvaluateWork, LearnWork, ScoreWork, SelectWork, forecast
 from edgewise.recipes.recipe import list_recipes, paper_recipes
 from edgewise.recipes.settings import Settings
@@ -177,7 +177,7 @@ def test_files_in_the_cache_of_a_control_group_count_as_free_memory(tmp_path, mo
     (tmp_path / "memory.max").write_text("1000000\n")
     (tmp_path / "memory.current").write_text(f"{used}\n")
     (tmp_path / "memory.stat").write_text(f"anon 200000\nfile {cached}\nactive_file 100000\ninactive_file 600000\n")
-    monkeypatch.setattr(placement, "CONTROL_GROUP", tmp_path)
+    monkeypatch.setattr("edgewise.models.model.CONTROL_GROUP", tmp_path)
     assert free_bytes(torch.device("cpu")) == 1_000_000 - used + cached
     (tmp_path / "memory.max").write_text("max\n")
     assert free_bytes(torch.device("cpu")) > 10**7

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..graph import Graph, NodeGraph
+from .arrays import load_torch_file
 from .atomic import atomic_file, write_bytes
 from .edge_file import EdgeFile, LevelContent, make_cfg, read_about, read_cfg
 from .reading import file_size, first_line, wrap_read_errors
 from .records import parse_json
-from .torch_file import load_torch_file
 
 EDGES_PER_WRITE = 2**14
 MAX_BYTES = 2**30
@@ -152,15 +152,27 @@ def write_eap_json(
     path: Path, graph: Graph | NodeGraph, mask: NDArray[np.bool_], score: NDArray[np.floating], about: Mapping[str, Any]
 ) -> None:
     """Write a circuit; the parameters are those of `write_edge_file`."""
-    head = json.dumps({"cfg": make_cfg(graph.plain), "nodes": _write_nodes(graph, mask, score)})
+    plain, nodes = graph.plain, dict[str, dict[str, Any]]()
     if isinstance(graph, NodeGraph):
-        graph, mask, score = graph.plain, graph.plain_mask(mask), np.zeros(graph.plain.n_edges)
+        members, values = graph.member_mask(mask), graph.member_values(score.astype(np.float64))
+        for name, inside, scores in zip(plain.source_names, members, values, strict=True):
+            nodes[name] = {"in_graph": bool(inside.any())}
+            if graph.width > 1:
+                nodes[name]["neurons"] = inside.tolist()
+            if not np.isnan(scores).all():  # without a key, nothing has a score
+                nodes[name] |= {"neurons_scores": scores.tolist()} if graph.width > 1 else {"score": float(scores[0])}
+        nodes[plain.node_names[-1]] = {"in_graph": bool(members.any())}
+        mask, score = graph.plain_mask(mask), np.zeros(plain.n_edges)
+    else:
+        used_nodes = zip(plain.node_names, plain.used_nodes(mask).tolist(), strict=True)
+        nodes = {name: {"in_graph": is_used} for name, is_used in used_nodes}
+    head = json.dumps({"cfg": make_cfg(plain), "nodes": nodes})
     tail = json.dumps({"edgewise": dict(about)}, allow_nan=False)
-    sources, destinations = graph.source_names, graph.destination_names
-    columns = (graph.edge_source, graph.edge_destination, score, np.where(mask, "true", "false"))
+    sources, destinations = plain.source_names, plain.destination_names
+    columns = (plain.edge_source, plain.edge_destination, score, np.where(mask, "true", "false"))
     with atomic_file(path) as draft, draft.open("w", encoding="utf-8") as file:
         file.write(f'{head[:-1]}, "edges": {{')
-        for start in range(0, graph.n_edges, EDGES_PER_WRITE):
+        for start in range(0, plain.n_edges, EDGES_PER_WRITE):
             rows = zip(*(column[start : start + EDGES_PER_WRITE].tolist() for column in columns), strict=True)
             edges = (
                 f'"{sources[u]}->{destinations[v]}": {{"score": {float(value)!r}, "in_graph": {flag}}}'
@@ -168,24 +180,6 @@ def write_eap_json(
             )
             file.write(", " * bool(start) + ", ".join(edges))
         file.write(f"}}, {tail[1:]}")
-
-
-def _write_nodes(
-    graph: Graph | NodeGraph, mask: NDArray[np.bool_], score: NDArray[np.floating]
-) -> dict[str, dict[str, Any]]:
-    """Return the nodes of a circuit by name, with what EAP-IG and MIB have for nodes and neurons."""
-    names = graph.plain.node_names
-    if not isinstance(graph, NodeGraph):
-        return {name: {"in_graph": used} for name, used in zip(names, graph.used_nodes(mask).tolist(), strict=True)}
-    members, values = graph.member_mask(mask), graph.member_values(score.astype(np.float64))
-    nodes: dict[str, dict[str, Any]] = {}
-    for name, inside, scores in zip(graph.plain.source_names, members, values, strict=True):
-        nodes[name] = {"in_graph": bool(inside.any())}
-        if graph.width > 1:
-            nodes[name]["neurons"] = inside.tolist()
-        if not np.isnan(scores).all():  # without a key, nothing has a score
-            nodes[name] |= {"neurons_scores": scores.tolist()} if graph.width > 1 else {"score": float(scores[0])}
-    return nodes | {names[-1]: {"in_graph": bool(members.any())}}
 
 
 def read_eap_pt(path: Path, level: str | None = None) -> EdgeFile:

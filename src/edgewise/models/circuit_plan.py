@@ -238,7 +238,9 @@ class _Planner:
         all_heads, all_circuits = np.nonzero(chosen.T)
         first = self.graph.attention_sources(layer)
         queries = self.graph.attention_destinations(layer).start
-        for nodes in _split(len(all_heads), self.at_once * self.graph.n_heads):
+        size = self.at_once * self.graph.n_heads
+        for start in range(0, len(all_heads), size):
+            nodes = slice(start, start + size)
             heads, circuits, inputs = all_heads[nodes], all_circuits[nodes], []
             for table, letters in ((True, (0,)), (False, (1, 2))) if at_last else ((False, (0, 1, 2)),):
                 edges = {x: self.inside[circuits, :, :first, queries + x * self.graph.n_heads + heads] for x in letters}
@@ -252,8 +254,8 @@ class _Planner:
     def plan_mlps(self, layer: int, chosen: Bools, at_last: bool) -> Iterator[Mlps]:
         """Yield groups of the MLPs `chosen` [circuit]."""
         all_circuits, mlp = np.flatnonzero(chosen), self.graph.mlp_source(layer)
-        for nodes in _split(len(all_circuits), self.at_once):
-            circuits = all_circuits[nodes]
+        for start in range(0, len(all_circuits), self.at_once):
+            circuits = all_circuits[start : start + self.at_once]
             edges = self.inside[circuits, :, : self.graph.mlp_sources(layer), self.graph.mlp_destination(layer)]
             reading = self.plan_reading(at_last, circuits, edges)
             yield Mlps(*self._assign_rows(circuits, np.full(len(circuits), mlp), at_last), reading)
@@ -291,12 +293,6 @@ class _Planner:
             if (mask := self.outputs[circuit]) is not None:
                 masks[row] = mask[source]
         return at_last, rows[0], rows[-1], None if masks.all() else masks
-
-
-def _split(count: int, size: int) -> Iterator[slice]:
-    """Yield slices of at most `size` of `count` things."""
-    for start in range(0, count, size):
-        yield slice(start, min(count, start + size))
 
 
 def _sum_edges(rows: Ints, edges: Bools) -> Sums:

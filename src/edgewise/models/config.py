@@ -23,9 +23,8 @@ from ..io.records import read_json
 from .families import FAMILIES, check_config
 from .gguf import check_header, find_config
 from .memory import Need, Shape, can_keep_streams, circuit_need, scoring_need, weighted_need
-from .model import ModelSource, bos_name, choose_dtype, dtype_name
+from .model import ModelSource, bos_name, choose_devices, choose_dtype, dtype_name
 from .model_files import CONFIG_FILE, MODEL_CHOICES, ModelFiles, find_model_files
-from .placement import choose_devices
 
 LAYERS = ("n_layer", "num_hidden_layers")
 HEADS = ("n_head", "num_attention_heads")

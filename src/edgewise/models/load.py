@@ -14,13 +14,24 @@ from unittest.mock import patch
 import torch
 
 from ..errors import InputError, warn
+from ..io.arrays import check_pickled_weights
 from ..io.reading import wrap_read_errors
 from ..io.records import read_json
-from ..io.torch_file import check_pickled_weights
 from .config import inspect_source, least_parameters, read_config, silence_transformers
 from .families import build_transformer
 from .gguf import check_header, find_or_make_copy
-from .model import Model, ModelSource, bos_name, choose_dtype, dtype_name, weights_digest
+from .model import (
+    RESERVED_TOKENS,
+    Model,
+    ModelSource,
+    bos_name,
+    choose_devices,
+    choose_dtype,
+    dtype_name,
+    free_bytes,
+    place_layers,
+    weights_digest,
+)
 from .model_files import (
     DEMO,
     MAX_TEXT_BYTES,
@@ -30,7 +41,6 @@ from .model_files import (
     files_state,
     find_model_files,
 )
-from .placement import RESERVED_TOKENS, choose_devices, free_bytes, place_layers
 from .torch_modes import default_torch_modes
 from .transformer_lens import convert_lens_model, is_lens_model
 

@@ -45,8 +45,6 @@ class WorkItem:
 class Engine(ABC):
     """Runs work items. It may hold processes until `close`, or the end of a `with`."""
 
-    name = ""
-
     @abstractmethod
     def run(self, model: Any, items: Sequence[WorkItem], n_items_in_all: int | None = None) -> ItemResults:
         """Yield the index of every item and its results, in any order.
@@ -72,8 +70,6 @@ class Engine(ABC):
 
 class InProcess(Engine):
     """Runs the items in this process, one after the other."""
-
-    name = "in-process"
 
     def run(self, model: Any, items: Sequence[WorkItem], n_items_in_all: int | None = None) -> ItemResults:
         for index, item in enumerate(items):

@@ -58,8 +58,6 @@ class Local(Engine):
         The device of each worker, to which it loads the model. None takes all devices of the model's kind.
     """
 
-    name = "local"
-
     def __init__(self, workers: int | None = None, devices: Sequence[str] | None = None) -> None:
         check_workers(workers)
         self._n_workers, self._chosen_devices = workers, tuple(devices or ())
