@@ -17,8 +17,7 @@ from ..errors import InputError
 from ..graph import BaseGraph, NodeGraph, SpanGraph, graph_of_level
 from ..tasks.metrics import Readout
 from ..tasks.task import Example
-from .circuit_plan import number_nodes, plan_circuits
-from .circuits import run_circuits
+from .circuits import number_nodes, plan_circuits, run_circuits
 from .forward import NOTHING, Frame, Replaced, Trace, keys_and_values, make_frame, run
 from .gradients import (
     Gradients,
