@@ -101,6 +101,12 @@ def _transformer(
     config, head = model.config, model.get_output_embeddings()
     embed = parts.pop("embed", model.get_input_embeddings())
     embedding, (width, n_heads, d_head) = model.get_input_embeddings().weight, layers[0].out.shape
+    # With the rope type longrope, the rotary embedding of all tokens changes if one prompt of a batch is longer than
+    # `original_max_position_embeddings`. Results must not depend on the batch, so longer prompts are not accepted.
+    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    original_length = "original_max_position_embeddings"
+    original = rope.get(original_length) or getattr(config, original_length, None)
+    is_long = "longrope" in (rope.get("rope_type"), rope.get("type")) and original
     return Transformer(
         graph=Graph(len(layers), n_heads, width, is_parallel),
         d_head=d_head,
@@ -112,7 +118,7 @@ def _transformer(
         attention_scale=(getattr(config, "query_pre_attn_scalar", None) or d_head) ** -0.5,
         attention_cap=getattr(config, "attn_logit_softcapping", None) or None,
         logit_cap=getattr(config, "final_logit_softcapping", None) or None,
-        max_length=_longest_prompt(config),
+        max_length=min(config.max_position_embeddings, original) if is_long else config.max_position_embeddings,
         mlp_kept=mlp_kept,
         **parts,
     )
@@ -278,19 +284,6 @@ def _gated_mlp(mlp: Any, post_norm: Norm | None) -> Mlp:
         return Mlp(mlp, mlp.up_proj, mlp.act_fn, mlp.down_proj, mlp.gate_proj, post_norm)
     gate, up = (partial(F.linear, weight=weight) for weight in mlp.gate_up_proj.weight.chunk(2))
     return Mlp(mlp, up, mlp.activation_fn, mlp.down_proj, gate, post_norm)
-
-
-def _longest_prompt(config: Any) -> int:
-    """Return the longest prompt in tokens.
-
-    With the rope type longrope, the rotary embedding of all tokens changes if one prompt of a batch is longer than
-    `original_max_position_embeddings`. Results must not depend on the batch, so longer prompts are not accepted.
-    """
-    parameters = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    is_long = "longrope" in (parameters.get("rope_type"), parameters.get("type"))
-    name, longest = "original_max_position_embeddings", config.max_position_embeddings
-    original = parameters.get(name) or getattr(config, name, None)
-    return min(longest, original) if is_long and original else longest
 
 
 _COMMON = frozenset(
