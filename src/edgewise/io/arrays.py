@@ -79,7 +79,7 @@ def read_arrays(path: Path, expected: Mapping[str, tuple[str, Shape]]) -> dict[s
                     "which is more than arrays of numbers do"
                 )
             with archive.open(member) as file:
-                data = file.read(member.file_size)  # without a number, a lying member would decompress as a whole
+                data = file.read(member.file_size)  # no more than the checked size
             stream, what = io.BytesIO(data), f"{name} in {path}"
             is_first = np.lib.format.read_magic(stream) == (1, 0)
             read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0

@@ -118,8 +118,8 @@ def order_longest_first(items: Mapping[int, WorkItem]) -> list[int]:
 def choose_item_size(engine: Engine, model: Any, device: torch.device, fits: int, examples: int) -> int:
     """Return how many examples an item has, if `fits` examples fit into memory.
 
-    On a CPU this doesn't depend on the engine, so that all engines round alike. An accelerator is fastest with large
-    items, unless several accelerators share the work.
+    On a CPU this doesn't depend on the engine, so that all engines round the same way. An accelerator is fastest with
+    large items, unless several accelerators share the work.
     """
     if device.type == "cpu":
         if is_narrow_model(model):

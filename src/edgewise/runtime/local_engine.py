@@ -202,8 +202,8 @@ class _Pool:
                 self.close()
                 if deaths >= MAX_DEATHS:
                     raise InputError(
-                        f"worker processes died {deaths} times in a row, maybe for want of memory; try fewer workers "
-                        "or a smaller memory, or workers=1 to see why"
+                        f"worker processes died {deaths} times in a row, maybe because memory ran out; try fewer "
+                        "workers or a smaller memory, or workers=1 to see why"
                     ) from None
                 self._executor = self._start()
             finally:

@@ -97,7 +97,7 @@ class Ray(Engine):
                     raise error.cause or error from None  # as it was raised in the worker
                 except RayError as error:
                     is_lost = isinstance(error, (WorkerCrashedError, NodeDiedError, OutOfMemoryError))
-                    advice = "maybe for want of memory; try fewer workers, or a smaller memory"
+                    advice = "maybe because memory ran out; try fewer workers, or a smaller memory"
                     reason = advice if is_lost else (str(error).splitlines() or [""])[0]
                     raise InputError(
                         "a part of the work couldn't be done by any worker of the cluster "
