@@ -33,8 +33,7 @@ from edgewise import BatchScores, Bootstrap, Eap, EapIg, EdgeScores, SelectionPr
 from edgewise.evaluate import SIZES
 from edgewise.graph import SpanGraph
 from edgewise.models import Batch, Model, make_batch, wrap_model
-from edgewise.models.circuit_plan import CircuitsPlan, plan_circuits
-from edgewise.models.circuits import run_circuits
+from edgewise.models.circuits import CircuitsPlan, plan_circuits, run_circuits
 from edgewise.models.forward import Trace
 from edgewise.models.prepare import Prepared, prepare
 from edgewise.models.transformer import Transformer

@@ -10,7 +10,7 @@ from pathlib import Path
 from waiting import start_process, wait_for
 
 from edgewise.__main__ import main
-from edgewise.runtime.partial_unit import PartialUnit
+from edgewise.runtime.store import PartialUnit
 
 
 def run_paused(n_batches: int, folder: Path, words: Sequence[str]) -> None:

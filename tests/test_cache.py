@@ -13,7 +13,7 @@ from fuzz import valid
 from waiting import wait_for
 
 from edgewise import load_model
-from edgewise.models import gguf_cache as cache, inspect_model
+from edgewise.models import gguf as cache, inspect_model
 from edgewise.models.model import ModelSource
 
 needs_gguf = pytest.mark.skipif(not valid.HAS_GGUF, reason="gguf isn't installed")

@@ -16,7 +16,7 @@ from edgewise.evaluate import Mean
 from edgewise.evaluate.run_circuits import circuit_groups
 from edgewise.learn import TopKLearner
 from edgewise.models import wrap_model
-from edgewise.models.placement import free_bytes
+from edgewise.models.model import free_bytes
 from edgewise.recipes.forecast import EvaluateWork, LearnWork, ScoreWork, SelectWork, Timer, forecast
 from edgewise.recipes.recipe import list_recipes, paper_recipes
 from edgewise.recipes.settings import Settings
@@ -168,6 +168,18 @@ def test_a_model_that_does_not_fit_raises_before_its_weights_are_read(monkeypatc
 def test_free_memory_of_a_cpu():
     assert 10**7 < free_bytes(torch.device("cpu")) < 10**14
     assert free_bytes(torch.device("meta")) is None
+
+
+def test_files_in_the_cache_of_a_control_group_count_as_free_memory(tmp_path, monkeypatch):
+    """The system drops them when a process needs memory. A model that was just read may fill the limit with them."""
+    used, cached = 900_000, 700_000
+    (tmp_path / "memory.max").write_text("1000000\n")
+    (tmp_path / "memory.current").write_text(f"{used}\n")
+    (tmp_path / "memory.stat").write_text(f"anon 200000\nfile {cached}\nactive_file 100000\ninactive_file 600000\n")
+    monkeypatch.setattr("edgewise.models.model.CONTROL_GROUP", tmp_path)
+    assert free_bytes(torch.device("cpu")) == 1_000_000 - used + cached
+    (tmp_path / "memory.max").write_text("max\n")
+    assert free_bytes(torch.device("cpu")) > 10**7
 
 
 @pytest.mark.parametrize(

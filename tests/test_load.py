@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import warnings
@@ -37,11 +38,11 @@ from edgewise import (
     summarise,
 )
 from edgewise.models import inspect_model, make_batch, wrap_model
+from edgewise.models.load import choose_bos
 from edgewise.models.memory import parse_bytes
 from edgewise.models.model import choose_dtype
 from edgewise.models.model_files import find_model_files
 from edgewise.models.prepare import prepare
-from edgewise.models.tokenizer import choose_bos
 from edgewise.tasks import Example
 
 SMALL = {
@@ -202,15 +203,17 @@ def check_logits(module, tokens):
 
 @pytest.mark.parametrize(
     "text, expected",
-    [("1GB", 10**9), ("1.5gb", 15 * 10**8), ("800 MB", 8 * 10**8), (" 2GiB ", 2**31), ("4096", 4096), ("1e9", 10**9)],
-)
+    [("1GB", 10**9), ("1.5gb", 15 * 10**8), ("800 MB", 8 * 10**8), (" 2GiB ", 2**31), ("4096", 4096), ("1e9", 10**9),
+     (2e9, 2 * 10**9), (2**60 + 1, 2**60 + 1)],
+)  # fmt: skip
 def test_amounts_of_memory(text, expected):
     assert parse_bytes(text) == expected
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "GB", "-1GB", "0", "1TB?", "many", "infGB", "nan", "inf", "1e300GB", "1e99", "1_0GB", "١GB", "9" * 5000],
+    ["", "GB", "-1GB", "0", "1TB?", "many", "infGB", "nan", "inf", "1e300GB", "1e99", "1_0GB", "١GB", "9" * 5000,
+     0, -1, 2.0**63, math.nan, None],
 )  # fmt: skip
 def test_invalid_amounts_of_memory_raise_an_input_error(text):
     with pytest.raises(InputError, match="800MB or 2GB"):
@@ -380,6 +383,25 @@ def test_a_model_with_a_hook_raises_an_input_error(kind):
         wrap_model(module)
     handle.remove()
     wrap_model(module)
+
+
+class OwnForward(transformers.LlamaForCausalLM):
+    def forward(self, *values, **options):
+        return super().forward(*values, **options)
+
+
+def test_a_model_with_a_forward_function_of_its_own_raises_an_input_error():
+    """edgewise runs the weights, so that a function that changes activations would be left out."""
+    module = build("llama", torch.float32)
+    wrap_model(torch.compile(module))
+    mlp = module.model.layers[0].mlp
+    mlp.forward = lambda x: 0 * x
+    with pytest.raises(InputError, match=r"a forward function of its own on model\.layers\.0\.mlp"):
+        wrap_model(module)
+    del mlp.forward
+    wrap_model(module)
+    with pytest.raises(InputError, match=r"a forward function of its own on the model itself"):
+        wrap_model(OwnForward(module.config))
 
 
 def test_hooks_of_transformers_change_nothing():

@@ -18,10 +18,9 @@ from hypothesis.extra.numpy import arrays
 
 from edgewise import EdgeScores, Graph, InputError
 from edgewise.core.scores import fill_folder
-from edgewise.io.arrays import read_array, read_arrays
+from edgewise.io.arrays import load_torch_file, read_array, read_arrays
 from edgewise.io.reading import wrap_read_errors
 from edgewise.io.records import convert_record, read_json
-from edgewise.io.torch_file import load_torch_file
 
 GRAPH = Graph(2, 2, 6)
 

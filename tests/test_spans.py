@@ -11,7 +11,7 @@ from commands import GOOD
 from hypothesis import given, strategies as st
 
 from edgewise import InputError, PromptPair, load_model, load_task, make_task
-from edgewise.models.batch import make_batch, span_indices
+from edgewise.models import make_batch
 from edgewise.tasks import GENERATORS
 from edgewise.tasks.known import KNOWN
 from edgewise.tasks.spans import CharacterSpan, assign_positions, mark, name_spans, read_markers
@@ -142,15 +142,14 @@ def test_token_spans_are_one_per_position_and_need_equal_lengths(demo):
 def test_span_indices_of_a_batch_follow_its_padding(demo, pad):
     task = load_task("ioi", demo, "train", 12)
     batch = make_batch(task.examples, torch.device("cpu"), pad)
-    spans = span_indices(task.examples, batch)
+    spans = batch.spans
     assert spans.shape == batch.clean.shape and (~batch.real).any()
     assert ((spans == -1) == ~batch.real).all()
     for row, example in enumerate(task.examples):
         for number, name in enumerate(task.span_names):
             words = [example.clean[place] for place in example.spans[name]]
             assert batch.clean[row][spans[row] == number].tolist() == words
-    with pytest.raises(InputError, match="no spans"):
-        span_indices(make_task([GOOD], demo).examples, make_batch(task.examples[:1], torch.device("cpu")))
+    assert make_batch(make_task([GOOD], demo).examples, torch.device("cpu"), pad).spans is None
 
 
 WORDS = st.lists(st.text("abc,.", min_size=1, max_size=6), min_size=1, max_size=8)

@@ -119,7 +119,7 @@ def test_only_resumable_commands_say_so():
 
 
 def test_finished_batches_of_evaluation_survive_a_stop(edgewise, tmp_path, monkeypatch):
-    from edgewise.runtime.partial_unit import PartialUnit
+    from edgewise.runtime.store import PartialUnit
 
     circuit, put, rows = score_file(tmp_path / "c.json"), PartialUnit.write_rows, []
 

@@ -31,8 +31,7 @@ from edgewise import (
 from edgewise.models import ModelSource, load_source
 from edgewise.recipes import stages
 from edgewise.runtime import Session, store as store_module
-from edgewise.runtime.partial_unit import PartialUnit
-from edgewise.runtime.store import NO_STORE, Unit, open_partial_store
+from edgewise.runtime.store import NO_STORE, PartialUnit, Unit, open_partial_store
 from edgewise.runtime.unit_keys import code_digest, unit_key
 from edgewise.score import run_scorer as scoring
 from edgewise.tasks import Example, Kl, Task

@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 from edgewise import InputError, Plan, load_model, wrap_model
 from edgewise.models import ModelSource, inspect_model
 from edgewise.models.config import MAY_BE_NULL, MOST
-from edgewise.models.gguf_header import check_header
+from edgewise.models.gguf import check_header
 
 DEMO = Path(sys.modules["edgewise"].__file__).parent / "demo"
 MARK = "import pathlib; pathlib.Path({mark!r}).write_text('was here')\n"

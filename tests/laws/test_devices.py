@@ -21,7 +21,7 @@ from edgewise.learn.training import GradientJob
 from edgewise.models import Model, wrap_model
 from edgewise.models.families import build_transformer
 from edgewise.models.memory import Need
-from edgewise.models.placement import choose_devices, place_layers
+from edgewise.models.model import choose_devices, place_layers
 from edgewise.runtime import IN_PROCESS
 from edgewise.score import MaskIg
 from edgewise.score.run_scorer import ScoreJob

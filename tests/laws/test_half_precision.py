@@ -76,7 +76,7 @@ def test_differences_of_runs_lose_nothing(family):
 @pytest.mark.parametrize("family", SHAPED)
 def test_logits_are_read_in_float32(family, all_logits, monkeypatch):
     """Gradients of the stream, too; all logits in parts."""
-    monkeypatch.setattr("edgewise.models.forward.TOKENS_AT_ONCE", 10)
+    monkeypatch.setattr("edgewise.models.prepare.TOKENS_AT_ONCE", 10)
     narrow = build(family, torch.bfloat16)
     stream = torch.randn((5, narrow.config.hidden_size), generator=torch.manual_seed(0)).bfloat16()
     results = []

@@ -14,7 +14,7 @@ from edgewise import Circuit, evaluate_circuits
 from edgewise.evaluate import Mean, Patching, PositionalMean, Zero
 from edgewise.graph import Graph, NeuronGraph, SpanGraph
 from edgewise.models import make_batch, memory, wrap_model
-from edgewise.models.circuit_plan import number_nodes
+from edgewise.models.circuits import number_nodes
 from edgewise.models.forward import make_frame, run
 from edgewise.models.prepare import prepare
 from edgewise.models.transformer import soft_cap

@@ -98,8 +98,8 @@ def _values(model: Model, task: Task, heads: Sequence[int]) -> NDArray[np.uint8]
     """Return the patterns [side, head, pair] of a task of one example."""
     import torch
 
-    from ..models.batch import make_batch
     from ..models.forward import attention_patterns, make_frame, run
+    from ..models.prepare import make_batch
 
     transformer, graph = model.transformer, model.graph
     batch = make_batch(task.examples, transformer.device)

@@ -20,9 +20,8 @@ from ..models.memory import BUDGET, choose_batch_size, circuit_need, parse_bytes
 from ..models.prepare import prepare
 from ..models.torch_modes import default_torch_modes
 from ..runtime.engine import Engine, WorkItem, choose_item_size
-from ..runtime.partial_unit import Columns
 from ..runtime.session import DEFAULT_SESSION, Session
-from ..runtime.store import Unit
+from ..runtime.store import Columns, Unit
 from ..runtime.unit_keys import unit_key
 from ..tasks import DEFAULT_METRIC, Example, Metric, Task, check_examples
 from .ablations import DEFAULT_ABLATION, Ablation

@@ -1,13 +1,19 @@
-"""Read and write NumPy's files: .npy and .npz, checked before any memory is allocated."""
+"""Read and write files of arrays: NumPy's .npy and .npz, and files that `torch.save` wrote.
+
+Files are checked before any memory is allocated. A file of torch is a zip of uncompressed members: `data.pkl` is a
+pickle of plain values and descriptions of tensors, and one member per storage holds the numbers. torch loads it with
+`weights_only=True`; the checks here come first, because its list of safe functions includes some that allocate any
+amount of memory.
+"""
 
 from __future__ import annotations
 
 import io
 import math
-import os
+import pickletools
+import re
 import zipfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +30,15 @@ DTYPE_WORDS = {"f": "floating-point numbers", "u1": "bytes", "b": "true and fals
 # A compressed array may have this many bytes, or this many times its compressed bytes. Packed masks compress to a
 # tenth of their size; an array of zeros to a thousandth.
 ALWAYS_BYTES, MAX_COMPRESSION = 16 * 2**20, 50
+# The names that pickles of tensors and plain values refer to, as `module name`.
+SAFE_NAMES = re.compile(
+    r"collections OrderedDict|torch\._utils _rebuild_(tensor_v2|parameter)"
+    r"|torch (\w+Storage|b?float\d+|u?int\d+|bool)"
+)
+# Opcodes that call something whose name isn't written beside them. torch doesn't write them.
+UNSAFE_OPCODES = {"STACK_GLOBAL", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "EXT1", "EXT2", "EXT4"}
+# A pickle may repeat a text by reference. Per byte of the file, it may hold one value or this many characters.
+MAX_CHARACTERS = 64
 
 
 def read_array(path: Path, kind: str = "", shape: Shape | None = None) -> NDArray[Any]:
@@ -64,7 +79,7 @@ def read_arrays(path: Path, expected: Mapping[str, tuple[str, Shape]]) -> dict[s
                     "which is more than arrays of numbers do"
                 )
             with archive.open(member) as file:
-                data = file.read(member.file_size)  # without a number, a lying member would decompress as a whole
+                data = file.read(member.file_size)  # no more than the checked size
             stream, what = io.BytesIO(data), f"{name} in {path}"
             is_first = np.lib.format.read_magic(stream) == (1, 0)
             read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
@@ -92,22 +107,13 @@ def _check_type(
 
 
 def write_array(path: Path, array: NDArray[Any]) -> None:
-    """Write a .npy file atomically. A read-only memory map of a whole .npy on the same disk is linked, not copied."""
-    source = Path(getattr(array, "filename", None) or "")
-    is_whole_map = array.flags.c_contiguous and not array.flags.writeable and is_array(source, array.shape, array.dtype)
-    with atomic_file(path) as draft:
-        if is_whole_map:
-            with suppress(OSError):  # another disk, or a file system without links
-                linked = draft.with_name(f"{draft.name}.link")
-                os.link(source, linked)
-                os.replace(linked, draft)
-                return
-        with draft.open("wb") as file:
-            file.write(array_header(array.shape, array.dtype))
-            rows = array.reshape(1) if array.ndim == 0 else array
-            step = max(1, CHUNK_BYTES * len(rows) // max(1, rows.nbytes))
-            for start in range(0, len(rows), step):
-                file.write(np.ascontiguousarray(rows[start : start + step]).tobytes())
+    """Write a .npy file atomically, in parts: the array may be a memory map that is larger than the memory."""
+    with atomic_file(path) as draft, draft.open("wb") as file:
+        file.write(array_header(array.shape, array.dtype))
+        rows = array.reshape(1) if array.ndim == 0 else array
+        step = max(1, CHUNK_BYTES * len(rows) // max(1, rows.nbytes))
+        for start in range(0, len(rows), step):
+            file.write(np.ascontiguousarray(rows[start : start + step]).tobytes())
 
 
 def array_header(shape: tuple[int, ...], dtype: np.dtype) -> bytes:
@@ -132,3 +138,83 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
     write_bytes(path, buffer.getvalue())
+
+
+def load_torch_file(path: Path) -> Any:
+    """Return the plain values and CPU tensors of a file, memory-mapped where possible.
+
+    Raise InputError if the file isn't a zip of tensors and plain values, or a tensor is larger than the file.
+    """
+    import torch
+
+    size = file_size(path)
+    pickle_size = _check_torch_zip(path)
+    with wrap_read_errors(path, "it isn't a torch file, or it is damaged"):
+        content = torch.load(str(path), map_location="cpu", weights_only=True, mmap=True)
+        _check_content(content, size, MAX_CHARACTERS * pickle_size)
+    return content
+
+
+def _check_torch_zip(path: Path) -> int:
+    """Return the size of a file's pickle. Raise InputError if torch doesn't write such files for tensors."""
+    size = file_size(path)
+    with wrap_read_errors(path), path.open("rb") as file:
+        if file.read(4) != b"PK\x03\x04":
+            raise InputError(
+                f"{path} isn't a torch file: it was saved by a torch older than 1.6, or not by torch; save it again"
+            )
+    with wrap_read_errors(path, "it isn't a torch file, or it is damaged"), zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        if any(member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1 for member in members):
+            raise InputError(f"{path} has compressed or encrypted members, which torch doesn't write; save it again")
+        names = [member.filename for member in members if member.filename.endswith("/data.pkl")]
+        is_repeated = len({member.filename for member in members}) < len(members)
+        if (
+            len(names) != 1
+            or is_repeated
+            or sum(max(member.file_size, member.compress_size) for member in members) > size
+        ):
+            raise InputError(
+                f"{path} isn't a torch file: it needs one data.pkl, and members within its size, each once"
+            )
+        data = archive.read(names[0])
+        for opcode, argument, _ in pickletools.genops(data):
+            name = argument if opcode.name == "GLOBAL" else opcode.name
+            if opcode.name in UNSAFE_OPCODES or (opcode.name == "GLOBAL" and not SAFE_NAMES.fullmatch(str(name))):
+                raise InputError(
+                    f"{path} isn't a torch file of tensors and plain values: it needs {name}, which could run code; "
+                    "give a file that EAP-IG, MIB, torch or edgewise wrote"
+                )
+        return len(data)
+
+
+def check_pickled_weights(path: Path) -> None:
+    """Raise InputError if a .bin file of weights would run code or take more memory than it has bytes."""
+    import torch
+
+    size = file_size(path)
+    if zipfile.is_zipfile(path):
+        _check_torch_zip(path)
+    with wrap_read_errors(path):
+        weights = torch.load(path, map_location="meta", weights_only=True)
+        if not isinstance(weights, dict):
+            raise InputError(f"{path} must hold tensors by name, not {type(weights).__name__}")
+        _check_content(weights, size, MAX_CHARACTERS * size)
+
+
+def _check_content(content: Any, size: int, max_characters: int) -> None:
+    """Raise if a tensor is larger than the file, or if the values written out would be much larger than it."""
+    import torch
+
+    waiting, n_characters = [content], 0
+    while waiting:
+        value = waiting.pop()
+        n_characters += len(value) if isinstance(value, str | bytes) else MAX_CHARACTERS
+        if n_characters > max_characters:
+            raise ValueError("it refers to the same data again and again")
+        if isinstance(value, torch.Tensor) and value.numel() * value.itemsize > size:
+            raise ValueError(f"a tensor of shape {list(value.shape)} is larger than the file")
+        if isinstance(value, dict):
+            waiting += [*value.keys(), *value.values()]
+        elif isinstance(value, list | tuple | set):
+            waiting += value

@@ -100,20 +100,13 @@ class LevelContent:
     neuron_score: NDArray[np.floating] | None = None
     neuron_mask: NDArray[np.bool_] | None = None
 
-    @property
-    def levels(self) -> tuple[str, ...]:
-        """The levels that the file has, the one that it is about first.
-
-        EAP-IG's files of nodes and neurons have edges, too, with scores of 0.
-        """
-        has_neurons = _has_numbers(self.neuron_score) or (self.neuron_mask is not None and bool(self.neuron_mask.any()))
-        finer = ("neuron",) * has_neurons + ("node",) * _has_numbers(self.node_score)
-        is_about_edges = not finer or (self.score is not None and bool(np.nan_to_num(self.score).any()))
-        return ("edge", *finer) if is_about_edges else (*finer, "edge")
-
     def at_level(self, level: str | None, path: Path, plain: Graph, about: Mapping[str, Any]) -> EdgeFile:
         """Return the content at one level; None takes the one that the file is about."""
-        levels = self.levels
+        has_neurons = _has_numbers(self.neuron_score) or (self.neuron_mask is not None and bool(self.neuron_mask.any()))
+        finer = ("neuron",) * has_neurons + ("node",) * _has_numbers(self.node_score)
+        # EAP-IG's files of nodes and neurons have edges, too, with scores of 0.
+        is_about_edges = not finer or (self.score is not None and bool(np.nan_to_num(self.score).any()))
+        levels = ("edge", *finer) if is_about_edges else (*finer, "edge")
         chosen = levels[0] if level is None else level
         if chosen not in levels:
             raise InputError(f"{path} has no {chosen}s, only {' and '.join(f'{name}s' for name in sorted(levels))}")

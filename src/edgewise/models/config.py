@@ -1,8 +1,15 @@
-"""Read a model's config, and check its values, which may come from a stranger, before a model is built from them."""
+"""What a model's config says about the model, without its weights: graph, size, memory.
+
+A config may come from a stranger, so its values are checked before a model is built from them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partialmethod
+from logging import ERROR, getLogger
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any
@@ -10,17 +17,18 @@ from typing import Any
 import torch
 
 from ..errors import InputError, unknown_name
+from ..graph import Graph
 from ..io.reading import wrap_read_errors
 from ..io.records import read_json
 from .families import FAMILIES, check_config
-from .gguf_header import check_header
-from .model import ModelSource
-from .model_files import CONFIG_FILE, MODEL_CHOICES, ModelFiles
+from .gguf import check_header, find_config
+from .memory import Need, Shape, can_keep_streams, circuit_need, scoring_need, weighted_need
+from .model import ModelSource, bos_name, choose_devices, choose_dtype, dtype_name
+from .model_files import CONFIG_FILE, MODEL_CHOICES, ModelFiles, find_model_files
 
 LAYERS = ("n_layer", "num_hidden_layers")
 HEADS = ("n_head", "num_attention_heads")
 WIDTH = ("n_embd", "hidden_size")
-NEEDED = (LAYERS, HEADS, WIDTH)
 POSITIONS = (
     "n_positions", "n_ctx", "max_position_embeddings", "original_max_position_embeddings", "sliding_window",
 )  # fmt: skip
@@ -37,6 +45,99 @@ MOST = {
 # These may be null, which stands for a default or for none.
 MAY_BE_NULL = frozenset({"num_labels", "num_key_value_heads", "head_dim", "n_inner", "sliding_window", "n_ctx"})
 LAYER_TYPES = ("full_attention", "sliding_attention")
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What a model's config says, without its weights.
+
+    dtype         the dtype it computes in; by default, the dtype of its stored weights
+    weight_bytes  the size of all weights in that dtype
+    """
+
+    family: str
+    shape: Shape
+    parameters: int
+    dtype: str
+    longest_prompt: int
+    weight_bytes: int
+
+    @property
+    def graph(self) -> Graph:
+        """The computation graph."""
+        return self.shape.graph
+
+    def needs(self, length: int) -> dict[str, Need]:
+        """Return the memory that examples of `length` tokens need beyond the weights, for each command.
+
+        'score' is EAP-IG with five steps, 'evaluate' runs circuits, 'learn' runs weighted circuits with gradients.
+        """
+        return {
+            "score": scoring_need(self.shape, length, runs=5),
+            "evaluate": circuit_need(self.shape, length),
+            "learn": weighted_need(self.shape, length, can_keep_streams(self.shape, length)),
+        }
+
+
+def inspect_model(
+    name: str | Path, trust_remote_code: bool = False, dtype: str | torch.dtype = "auto", cache: bool = True
+) -> ModelFacts:
+    """Return what a model's config says about it, without loading its weights.
+
+    Parameters
+    ----------
+    name, trust_remote_code, cache
+        As for `load_model`.
+    dtype
+        The dtype that sizes are computed for; 'auto' is the dtype of the stored weights.
+
+    Returns
+    -------
+    ModelFacts
+        Its family, graph, number of parameters, and the memory that working with it needs.
+
+    Raises
+    ------
+    InputError
+        If there is no such model, or its config describes one that edgewise does not support.
+    """
+    source = ModelSource(str(name), "cpu", dtype_name(dtype), trust_remote_code=trust_remote_code, cache=cache)
+    return inspect_source(source)[0]
+
+
+def inspect_source(source: ModelSource) -> tuple[ModelFacts, Any]:
+    """Return the facts of a model, and its HuggingFace module on the device `meta` (without weights)."""
+    import transformers
+
+    files = find_model_files(source.name)
+    is_gguf = files.gguf is not None
+    with silence_transformers():
+        if files.gguf is not None and source.cache:
+            copy = find_config(Path(files.location) / files.gguf, source.content)
+            files = files if copy is None else ModelFiles(str(copy))
+        config = read_config(source, files)
+        stored = (None if is_gguf else getattr(config, "dtype", None)) or torch.float32
+        dtype = stored if source.dtype == "auto" else choose_dtype(source.dtype, stored, torch.device("cpu"))
+        with wrap_read_errors(f"model {source.name!r}", MODEL_CHOICES), torch.device("meta"):
+            module = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=source.trust_remote_code)
+            transformer = FAMILIES[config.model_type].build(module.to(dtype))
+    parameters = sum(parameter.numel() for parameter in module.parameters())
+    facts = ModelFacts(
+        family=config.model_type,
+        shape=transformer.shape,
+        parameters=parameters,
+        dtype=dtype_name(dtype),
+        longest_prompt=transformer.max_length,
+        weight_bytes=parameters * dtype.itemsize,
+    )
+    return facts, module
+
+
+def check_source(source: ModelSource) -> None:
+    """Raise InputError if a model can't be loaded, as far as its config and the devices tell."""
+    choose_dtype(source.dtype, None, choose_devices(source.device)[0])
+    bos_name(source.bos)
+    inspect_source(replace(source, dtype="auto"))
 
 
 def read_config(source: ModelSource, files: ModelFiles) -> Any:
@@ -85,7 +186,7 @@ def _check_written(values: Mapping[str, Any], where: str, trust_remote_code: boo
                 f"{where}: its model_type {str(kind)!r} needs code that comes with the model and "
                 f"isn't run; give trust_remote_code=True if you trust it, or choose one of: {', '.join(FAMILIES)}"
             )
-    for names in NEEDED:
+    for names in (LAYERS, HEADS, WIDTH):
         if known and not any(name in values for name in names):
             raise InputError(f"{where} lacks {' (or '.join(names)}), a whole number")
     for name, value in values.items():
@@ -124,3 +225,30 @@ def least_parameters(config: Any) -> int:
     d_head = getattr(config, "head_dim", None) or width // heads
     positions = getattr(config, "n_positions", 0)
     return width * (config.vocab_size + positions + config.num_hidden_layers * 2 * (heads * d_head + inner))
+
+
+@contextmanager
+def silence_transformers() -> Iterator[None]:
+    """Hide the progress bars and hints of transformers and the hub, and restore their settings afterwards."""
+    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+    from tqdm import tqdm
+    from transformers.utils import logging
+
+    tqdm_init = tqdm.__init__
+    tqdm.__init__ = partialmethod(tqdm_init, disable=True)  # some readers show a bar whatever the settings say
+    verbosity, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    restore_hub_bars = disable_progress_bars if are_progress_bars_disabled() else enable_progress_bars
+    hub_logger = getLogger("huggingface_hub")
+    hub_level = hub_logger.level
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    hub_logger.setLevel(ERROR)
+    try:
+        yield
+    finally:
+        tqdm.__init__ = tqdm_init
+        logging.set_verbosity(verbosity)
+        hub_logger.setLevel(hub_level)
+        if has_bars:
+            logging.enable_progress_bar()
+        restore_hub_bars()  # transformers switches the hub's bars together with its own

@@ -101,6 +101,12 @@ def _transformer(
     config, head = model.config, model.get_output_embeddings()
     embed = parts.pop("embed", model.get_input_embeddings())
     embedding, (width, n_heads, d_head) = model.get_input_embeddings().weight, layers[0].out.shape
+    # With the rope type longrope, the rotary embedding of all tokens changes if one prompt of a batch is longer than
+    # `original_max_position_embeddings`. Results must not depend on the batch, so longer prompts are not accepted.
+    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    original_length = "original_max_position_embeddings"
+    original = rope.get(original_length) or getattr(config, original_length, None)
+    is_long = "longrope" in (rope.get("rope_type"), rope.get("type")) and original
     return Transformer(
         graph=Graph(len(layers), n_heads, width, is_parallel),
         d_head=d_head,
@@ -112,7 +118,7 @@ def _transformer(
         attention_scale=(getattr(config, "query_pre_attn_scalar", None) or d_head) ** -0.5,
         attention_cap=getattr(config, "attn_logit_softcapping", None) or None,
         logit_cap=getattr(config, "final_logit_softcapping", None) or None,
-        max_length=_longest_prompt(config),
+        max_length=min(config.max_position_embeddings, original) if is_long else config.max_position_embeddings,
         mlp_kept=mlp_kept,
         **parts,
     )
@@ -121,9 +127,12 @@ def _transformer(
 def _gpt2(model: Any) -> Transformer:
     config, body = model.config, model.transformer
     size = (3, config.n_head, config.n_embd // config.n_head)
+    # The usual activation as one kernel; the module's own formula takes eight kernels.
+    gelu = partial(F.gelu, approximate="tanh") if config.activation_function == "gelu_new" else None
 
     def layer(block: Any) -> Layer:
         weight, bias = block.attn.c_attn.weight.T, block.attn.c_attn.bias
+        up, down, activation = block.mlp.c_fc, block.mlp.c_proj, gelu or block.mlp.act
         q, k, v = (Projection(*part) for part in zip(weight.unflatten(0, size), bias.unflatten(0, size), strict=True))
         return Layer(
             attention_norm=_layer_norm(block.ln_1),
@@ -132,7 +141,7 @@ def _gpt2(model: Any) -> Transformer:
             out=block.attn.c_proj.weight.T.unflatten(1, size[1:]),
             out_bias=block.attn.c_proj.bias,
             mlp_norm=_layer_norm(block.ln_2),
-            mlp=_gpt2_mlp(block.mlp, config.activation_function),
+            mlp=Mlp(lambda x: down(activation(up(x))), up, activation, down),
         )
 
     layers, inner = tuple(layer(block) for block in body.h), config.n_inner or 4 * config.n_embd
@@ -196,7 +205,9 @@ def _llama(model: Any, norm: Callable[[Any], Norm] = _rms_norm, **parts: Any) ->
     config, body = model.config, model.model
     heads = config.num_attention_heads
     d_head = getattr(config, "head_dim", None) or config.hidden_size // heads
-    kinds, rope = getattr(config, "layer_types", None), getattr(config, "rope_parameters", None) or {}
+    # Without `layer_types`, all layers have the window. Configs of Qwen have none unless `use_sliding_window` is True.
+    kinds, window = getattr(config, "layer_types", None), getattr(config, "sliding_window", None)
+    rope = getattr(config, "rope_parameters", None) or {}
     # Gemma 3 has a rotary embedding per kind of layer: two modules in transformers 4, two entries in transformers 5.
     has_local_module = hasattr(body, "rotary_emb_local")
     rotary_kinds = kinds if kinds and (has_local_module or kinds[0] in rope) else None
@@ -215,7 +226,7 @@ def _llama(model: Any, norm: Callable[[Any], Norm] = _rms_norm, **parts: Any) ->
             out_bias=attention.o_proj.bias,
             mlp_norm=find_norm("pre_feedforward_layernorm" if has_post_norms else "post_attention_layernorm"),
             mlp=_gated_mlp(block.mlp, find_norm("post_feedforward_layernorm")),
-            window=_window(config, index),
+            window=window if kinds is None or kinds[index] == "sliding_attention" else None,
             rotary_kind=None if rotary_kinds is None else rotary_kinds[index],
             q_norm=q_norm if is_per_head else None,
             k_norm=k_norm if is_per_head else None,
@@ -273,36 +284,6 @@ def _gated_mlp(mlp: Any, post_norm: Norm | None) -> Mlp:
         return Mlp(mlp, mlp.up_proj, mlp.act_fn, mlp.down_proj, mlp.gate_proj, post_norm)
     gate, up = (partial(F.linear, weight=weight) for weight in mlp.gate_up_proj.weight.chunk(2))
     return Mlp(mlp, up, mlp.activation_fn, mlp.down_proj, gate, post_norm)
-
-
-def _gpt2_mlp(module: Any, activation: str) -> Mlp:
-    """Return GPT-2's MLP with its usual activation as one kernel; the module's own formula takes eight kernels."""
-    if activation != "gelu_new":
-        return Mlp(module, module.c_fc, module.act, module.c_proj)
-    gelu = partial(F.gelu, approximate="tanh")
-    return Mlp(lambda x: module.c_proj(gelu(module.c_fc(x))), module.c_fc, gelu, module.c_proj)
-
-
-def _longest_prompt(config: Any) -> int:
-    """Return the longest prompt in tokens.
-
-    With the rope type longrope, the rotary embedding of all tokens changes if one prompt of a batch is longer than
-    `original_max_position_embeddings`. Results must not depend on the batch, so longer prompts are not accepted.
-    """
-    parameters = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    is_long = "longrope" in (parameters.get("rope_type"), parameters.get("type"))
-    name, longest = "original_max_position_embeddings", config.max_position_embeddings
-    original = parameters.get(name) or getattr(config, name, None)
-    return min(longest, original) if is_long and original else longest
-
-
-def _window(config: Any, layer: int) -> int | None:
-    """Return the sliding window of a layer, or None if it attends to all positions.
-
-    Without `layer_types`, all layers have the window. Configs of Qwen have none unless `use_sliding_window` is True.
-    """
-    kinds = getattr(config, "layer_types", None)
-    return getattr(config, "sliding_window", None) if kinds is None or kinds[layer] == "sliding_attention" else None
 
 
 _COMMON = frozenset(

@@ -9,16 +9,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
-from ..tasks.metrics import Readout
-from .batch import Batch
 from .rules import NO_RULES, BackwardRules
 from .transformer import Layer, Norm, Transformer, at_least_float32, halve_gradient, soft_cap
 
 KeysAndValues = tuple[Tensor, Tensor]
-# A half-precision unembedding is converted to float32 in blocks of this many tokens.
-TOKENS_AT_ONCE = 8192
 Replaced = Mapping[int, Tensor]
 NOTHING: Replaced = MappingProxyType({})
 
@@ -236,37 +231,3 @@ def _norm_and_rotate(
     first, second = rotated.chunk(2, -1)
     rotated = rotated * cos + torch.cat([-second, first], -1) * sin
     return rotated if size == x.shape[-1] else torch.cat([rotated, rest], -1)
-
-
-def read_out(
-    model: Transformer,
-    stream: Tensor,
-    batch: Batch,
-    all_logits: bool,
-    rules: BackwardRules = NO_RULES,
-) -> Readout:
-    """Return the logits for the stream [example * read, d_model] where metrics read: those of the answers, or all.
-
-    Logits are at least float32, because metrics are small differences of large logits.
-    """
-    answers, rest = batch.answers, {"wrong": batch.wrong, "counted": batch.counted, "sides": batch.sides}
-    device, unembed_device = answers.device, model.unembed.device
-    y = model.final_norm(at_least_float32(stream).to(model.final_norm.weight.device), rules).to(unembed_device)
-    if all_logits:
-        if model.unembed.dtype == y.dtype:
-            logits = y @ model.unembed.T
-        else:  # converted in blocks, again in the backward pass, so that no full copy of the unembedding is kept
-
-            def multiply(y: Tensor, part: Tensor) -> Tensor:
-                return y @ part.to(y.dtype).T
-
-            parts = model.unembed.split(TOKENS_AT_ONCE)
-            logits = torch.cat([checkpoint(multiply, y, part, use_reentrant=False) for part in parts], 1)
-        logits = logits if model.unembed_bias is None else logits + model.unembed_bias
-        logits = soft_cap(logits, model.logit_cap).to(device)
-        return Readout(answers, logits.gather(1, answers), batch.right, logits, **rest)
-    tokens = answers.to(unembed_device)
-    answer_logits = (at_least_float32(model.unembed[tokens]) @ y.unsqueeze(-1)).squeeze(-1)
-    if model.unembed_bias is not None:
-        answer_logits = answer_logits + model.unembed_bias[tokens]
-    return Readout(answers, soft_cap(answer_logits, model.logit_cap).to(device), batch.right, **rest)

@@ -2,35 +2,67 @@
 
 from __future__ import annotations
 
+import inspect
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
 from ..errors import InputError, warn
+from ..io.arrays import check_pickled_weights
 from ..io.reading import wrap_read_errors
-from ..io.torch_file import check_pickled_weights
-from .check_module import check_module, check_weights, remove_hooks
-from .config import least_parameters, read_config
-from .facts import inspect_source
+from ..io.records import read_json
+from .config import inspect_source, least_parameters, read_config, silence_transformers
 from .families import build_transformer
-from .gguf_cache import find_or_make_copy
-from .gguf_header import check_header
-from .model import Model, ModelSource, bos_name, choose_dtype, dtype_name, weights_digest
-from .model_files import DEMO, MODEL_CHOICES, PICKLED_SUFFIX, ModelFiles, files_state, find_model_files
-from .placement import RESERVED_TOKENS, choose_devices, free_bytes, place_layers
-from .tokenizer import choose_bos, load_tokenizer
+from .gguf import check_header, find_or_make_copy
+from .model import (
+    RESERVED_TOKENS,
+    Model,
+    ModelSource,
+    bos_name,
+    choose_devices,
+    choose_dtype,
+    dtype_name,
+    free_bytes,
+    place_layers,
+    weights_digest,
+)
+from .model_files import (
+    DEMO,
+    MAX_TEXT_BYTES,
+    MODEL_CHOICES,
+    PICKLED_SUFFIX,
+    ModelFiles,
+    files_state,
+    find_model_files,
+)
 from .torch_modes import default_torch_modes
 from .transformer_lens import convert_lens_model, is_lens_model
-from .transformers_settings import block_custom_generate, silence_transformers
 
 # A prompt shorter than those of every task. A model that can't run it is too large for its device.
 SHORT_PROMPT = 8
 # Older files have these buffers as weights; now they are computed.
 COMPUTED_BUFFERS = ("inv_freq", "attn.bias", "attention.bias", "masked_bias")
+# Where the classes of a model's parts come from. The last one holds code that came with a model and was trusted.
+KNOWN_PACKAGES = (
+    "torch.nn.modules.",
+    "transformers.models.",
+    "transformers.activations",
+    "transformers.pytorch_utils",
+    "transformers_modules.",
+)
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+# Tokens that can only begin a text. A model that has one was trained with it, even if its tokenizer does not add it.
+BEGINNING_TOKENS = ("<s>", "<bos>", "<|begin_of_text|>", "<｜begin▁of▁sentence｜>")
+NO_MAX_LENGTH = 10**30
+MAX_TEXT_GROWTH = 10_000
+# The largest number of tokens that a tokenizer may add, such as `extra_ids` of T5.
+MAX_ADDED_TOKENS = 1_000_000
 
 
 def load_model(
@@ -83,7 +115,7 @@ def load_source(source: ModelSource) -> Model:
     with silence_transformers(), default_torch_modes():
         before = files_state(source.name, source.trust_remote_code)
         module, tokenizer = _load_module(source)
-        check_module(module, source.name)
+        _check_module(module, source.name)
         _ = source.content  # now, so that the weights and the digest are those of the same files
         if files_state(source.name, source.trust_remote_code) != before:
             raise InputError(
@@ -132,9 +164,9 @@ def wrap_model(module: Any, tokenizer: Any = None, name: str = "model", bos: str
         tokenizer = getattr(module, "tokenizer", None) if tokenizer is None else tokenizer
         with silence_transformers(), default_torch_modes():
             converted = convert_lens_model(module)
-            check_weights(converted, name)
+            _check_weights(converted, name)
             return _wrap_module(converted, tokenizer, name, bos)
-    check_module(module, name)
+    _check_module(module, name)
     with default_torch_modes():
         # Copy the tree of modules, but not the tensors: each is replaced by a view of itself without gradients.
         views = {id(x): torch.nn.Parameter(x.detach(), requires_grad=False) for x in module.parameters()}
@@ -145,7 +177,9 @@ def wrap_model(module: Any, tokenizer: Any = None, name: str = "model", bos: str
 def _wrap_module(module: Any, tokenizer: Any, name: str, bos: str | bool) -> Model:
     """Return a model from a HuggingFace module that belongs to it alone."""
     module.eval().requires_grad_(False)
-    remove_hooks(module)
+    for part in module.modules():
+        for attribute in HOOKS:
+            getattr(part, attribute).clear()
     model = Model(name, build_transformer(module), tokenizer, choose_bos(tokenizer, bos), module=module)
     if model.bos is not None and not 0 <= model.bos < model.vocabulary:
         raise InputError(
@@ -174,6 +208,9 @@ def _load_module(source: ModelSource) -> tuple[Any, Any]:
 
 
 def _load_files(files: ModelFiles, source: ModelSource) -> tuple[Any, Any]:
+    """Return the HuggingFace model and its tokenizer from files, on the devices of the source."""
+    import transformers
+
     devices = choose_devices(source.device)
     files.check_folder()
     config = read_config(source, files)
@@ -195,7 +232,13 @@ def _load_files(files: ModelFiles, source: ModelSource) -> tuple[Any, Any]:
         free = {device: free_bytes(device) or 0 for device in devices}
         needs = facts.needs(min(RESERVED_TOKENS, facts.longest_prompt)).values()
         device_map = place_layers(empty_module, dtype, max(needs, key=lambda need: need.total(1)), free)
-    module = _draw_weights(source, config, dtype) if files.untrained else _read_weights(source, files, dtype)
+    if files.untrained:  # the random weights that training would begin with, always the same
+        with wrap_read_errors(f"model {source.name!r}", MODEL_CHOICES), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            module = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=source.trust_remote_code)
+            module = module.to(dtype)
+    else:
+        module = _read_weights(source, files, dtype)
     # The runner uses the weights directly and runs a layer where its weights are, so no hooks are needed.
     for part, device in device_map.items():
         module.get_submodule(part).to(device)
@@ -210,7 +253,10 @@ def _read_weights(source: ModelSource, files: ModelFiles, dtype: torch.dtype) ->
     """Return the HuggingFace model with its own weights."""
     import transformers
 
-    with wrap_read_errors(f"model {source.name!r}", MODEL_CHOICES), block_custom_generate():
+    # edgewise doesn't generate text. transformers 4.57 runs `custom_generate/generate.py` of a local folder even with
+    # trust_remote_code=False.
+    no_custom_code = patch.object(transformers.GenerationMixin, "load_custom_generate", side_effect=OSError)
+    with wrap_read_errors(f"model {source.name!r}", MODEL_CHOICES), no_custom_code:
         loaded: Any = transformers.AutoModelForCausalLM.from_pretrained(
             **files.pretrained_arguments(),
             dtype=dtype,
@@ -230,16 +276,6 @@ def _read_weights(source: ModelSource, files: ModelFiles, dtype: torch.dtype) ->
             f"such parts: {', '.join(unused[:5])}; check the config"
         )
     return module
-
-
-def _draw_weights(source: ModelSource, config: Any, dtype: torch.dtype) -> Any:
-    """Return the HuggingFace model with the random weights that training would begin with, always the same."""
-    import transformers
-
-    with wrap_read_errors(f"model {source.name!r}", MODEL_CHOICES), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        module = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=source.trust_remote_code)
-    return module.to(dtype)
 
 
 def _check_fits(source: ModelSource, min_bytes: int, dtype: torch.dtype, device: torch.device) -> None:
@@ -262,3 +298,112 @@ def _check_fits(source: ModelSource, min_bytes: int, dtype: torch.dtype, device:
         f"{prompt_bytes / 1e9:.2f} GB for one short prompt, but {device} has {free / 1e9:.1f} GB left; what would fit: "
         f"{', '.join([*options, 'a smaller model'])} (`edgewise models NAME` shows what fits where)"
     )
+
+
+def load_tokenizer(files: ModelFiles, trust_remote_code: bool) -> Any:
+    """Return the tokenizer of a model, or None if its folder has none."""
+    import transformers
+
+    if files.is_local and not files.gguf:
+        if not any(Path(files.location).glob("*token*")):
+            return None
+        _check_text_growth(Path(files.location) / "tokenizer.json")
+        path = Path(files.location) / "tokenizer_config.json"
+        record = read_json(path, max_bytes=MAX_TEXT_BYTES) if path.is_file() else None
+        for name, value in record.items() if isinstance(record, dict) else ():  # lengths don't matter
+            if isinstance(value, int) and value > MAX_ADDED_TOKENS and not name.endswith(("length", "len")):
+                raise InputError(f"{path}: {name} may be at most {MAX_ADDED_TOKENS:,}, not {short(value)}")
+    with wrap_read_errors(f"the tokenizer of {files.location}"):
+        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(
+            **files.pretrained_arguments(), trust_remote_code=trust_remote_code
+        )
+        # edgewise checks lengths against the model. The tokenizer would only warn, or fail if its limit is no number.
+        tokenizer.model_max_length = NO_MAX_LENGTH
+        # A damaged tokenizer may load, and fail at its first text or at a special token that it lacks.
+        _ = tokenizer("a"), tokenizer.bos_token_id, tokenizer.unk_token_id
+    # transformers makes an empty tokenizer if the folder lacks the vocabulary. A task needs two answers at least.
+    if len(set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens)) < 2:
+        raise InputError(
+            f"the tokenizer of {files.location} has no vocabulary; add its files, such as tokenizer.json, or remove "
+            "all its files if tasks are given as tokens"
+        )
+    return tokenizer
+
+
+def choose_bos(tokenizer: Any, bos: str | bool) -> int | None:
+    """Return the token to put in front of every prompt, or None.
+
+    'auto' adds the BOS token for models that were trained with one: their tokenizer adds it, or has a token that can
+    only begin a text (Llama's `<s>` and `<|begin_of_text|>`, Gemma's `<bos>`).
+    """
+    choice = bos_name(bos)
+    token = None if tokenizer is None else tokenizer.bos_token_id
+    if choice == "yes" and token is None:
+        raise InputError("bos='yes' needs a BOS token, but the model's tokenizer has none; use bos='no'")
+    if choice == "no" or token is None:
+        return None
+    adds_token = tokenizer("a")["input_ids"][:1] == [token]
+    return token if choice == "yes" or adds_token or tokenizer.bos_token in BEGINNING_TOKENS else None
+
+
+def _check_text_growth(path: Path) -> None:
+    """Raise InputError if a tokenizer's replacements and templates, one after the other, make a text too long."""
+    record = read_json(path, max_bytes=MAX_TEXT_BYTES) if path.is_file() else None
+    steps, growth = [record] if isinstance(record, dict) else [], 1
+    while steps:
+        step = steps.pop()
+        parts = [step.get(name) for name in ("normalizer", "decoder", "post_processor")]
+        for name in ("normalizers", "decoders", "processors"):
+            parts += step[name] if isinstance(step.get(name), list) else []
+        steps += [part for part in parts if isinstance(part, dict)]
+        # A template makes of one token at most as many tokens as it has pieces, times the longest special token.
+        specials = step.get("special_tokens")
+        tokens = specials.values() if isinstance(specials, dict) else []
+        ids = [len(token["ids"]) for token in tokens if isinstance(token, dict) and isinstance(token.get("ids"), list)]
+        pieces = max(len(step[name]) if isinstance(step.get(name), list) else 0 for name in ("single", "pair"))
+        growth *= max(1, len(str(step.get("content", "")))) * max(1, pieces) * max([1, *ids])
+    if growth > MAX_TEXT_GROWTH:
+        raise InputError(f"{path} makes texts up to {growth:,} times as long; this is not a usable tokenizer")
+
+
+def _check_module(module: Any, name: str) -> None:
+    """Raise InputError if a causal language model computes something else than its weights say, or has no weights."""
+    if not hasattr(module, "config") or not any(hasattr(module, head) for head in ("lm_head", "embed_out")):
+        raise InputError(f"expected a HuggingFace causal language model with its head, not {type(module).__name__}")
+    for part_name, part in module.named_modules():
+        kind = type(part)
+        if part is not module and not f"{kind.__module__}.".startswith(KNOWN_PACKAGES):
+            raise InputError(
+                f"model {name!r} has a part that edgewise doesn't know: {part_name} is a {kind.__module__}."
+                f"{kind.__name__}; give the plain HuggingFace model (for adapters: the result of merge_and_unload())"
+            )
+        # accelerate and torch.compile replace `forward` by one that computes the same.
+        is_replaced = "forward" in vars(part) and not any(hasattr(part, mark) for mark in ("_hf_hook", "_orig_mod"))
+        if is_replaced or not f"{inspect.unwrap(kind.forward).__module__}.".startswith(KNOWN_PACKAGES):
+            raise InputError(
+                f"model {name!r} has a forward function of its own on {part_name or 'the model itself'}, which "
+                "edgewise would not run; give the plain HuggingFace model"
+            )
+        hooks = [hook for attribute in HOOKS for hook in getattr(part, attribute).values()]
+        # transformers registers hooks to collect outputs, which change nothing.
+        if any(not str(getattr(hook, "__module__", "")).startswith("transformers.") for hook in hooks):
+            raise InputError(
+                f"model {name!r} has a hook on {part_name or 'the model itself'}, which edgewise would not run; "
+                "remove it first"
+            )
+    _check_weights(module, name)
+
+
+def _check_weights(module: Any, name: str) -> None:
+    """Raise InputError if weights are missing, can't be used for gradients, or are NaN or infinite."""
+    for tensor_name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if tensor.device.type == "meta":
+            raise InputError(f"model {name!r} has no weights: {tensor_name} is on the device meta; load them first")
+        if tensor.is_inference():
+            raise InputError(
+                f"the weights of model {name!r} were made under torch.inference_mode(), so that they can't be used for "
+                "gradients; load the model outside of it (torch.no_grad() is fine)"
+            )
+        # The sum needs one pass and no copy. It may overflow, so a sum that is not finite needs a closer look.
+        if tensor.is_floating_point() and not tensor.sum().isfinite() and not tensor.isfinite().all():
+            raise InputError(f"model {name!r} has weights that are NaN or infinite, in {tensor_name}; fix its file")

@@ -261,13 +261,12 @@ def choose_batch_size(batch_size: int | None, need: Need, memory: int | str) -> 
     return max(1, min(MAX_BATCH_SIZE, (parse_bytes(memory) - need.fixed) // need.each))
 
 
-def parse_bytes(text: int | str) -> int:
-    """Return a number of bytes from a number, '800MB', '2GB' or a plain count. Raise InputError for any other text."""
-    if isinstance(text, int):
-        return text
+def parse_bytes(amount: float | str) -> int:
+    """Return a number of bytes from a number, or a text such as '800MB' or '2GB'. Raise InputError for any other."""
     units = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
-    match = re.fullmatch(r"([0-9]{1,20}\.?[0-9]{0,20}(?:E\+?[0-9]{1,2})?) *([KMG]?I?B|)", text.strip().upper())
-    amount = float(match[1]) * units.get(match[2], 0) if match else 0.0
-    if not 1 <= amount < 2**63:
-        raise InputError(f"{text[:40]!r} is not an amount of memory; give one such as 800MB or 2GB")
-    return int(amount)
+    text = str(amount).strip().upper()
+    match = re.fullmatch(r"([0-9]{1,20}\.?[0-9]{0,20}(?:E\+?[0-9]{1,2})?) *([KMG]?I?B|)", text)
+    count = float(match[1]) * units.get(match[2], 0) if match else 0.0
+    if not 1 <= count < 2**63:
+        raise InputError(f"{str(amount)[:40]!r} is not an amount of memory; give one such as 800MB or 2GB")
+    return amount if isinstance(amount, int) else int(count)

@@ -17,7 +17,7 @@ from ..io.atomic import file_digest
 from ..io.reading import file_size, wrap_read_errors
 from ..io.records import read_json
 from ..tasks.known import KNOWN, PREFIX
-from .gguf_header import NUMBERS_PER_BYTE
+from .gguf import NUMBERS_PER_BYTE
 
 DEMO = "demo"
 SMOLLM2 = "smollm2"

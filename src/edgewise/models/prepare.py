@@ -1,4 +1,4 @@
-"""A batch prepared for runs, and everything that scorers, learners and evaluation do with it."""
+"""Batches: padded examples, prepared for runs, and everything that scorers, learners and evaluation do with them."""
 
 from __future__ import annotations
 
@@ -10,22 +10,141 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from ..core.circuit import Circuit
+from ..errors import InputError
 from ..graph import BaseGraph, NodeGraph, SpanGraph, graph_of_level
 from ..tasks.metrics import Readout
-from .batch import Batch
-from .circuit_plan import number_nodes, plan_circuits
-from .circuits import run_circuits
-from .contract import Segments, Sources, contract, find_segments, norm_heads, stack_sources
-from .forward import NOTHING, Frame, Replaced, Trace, keys_and_values, make_frame, read_out, run
-from .gradients import Gradients, destination_gradients, dropped_layer_gradients, post_norm_slopes
+from ..tasks.task import Example
+from .circuits import number_nodes, plan_circuits, run_circuits
+from .forward import NOTHING, Frame, Replaced, Trace, keys_and_values, make_frame, run
+from .gradients import (
+    Gradients,
+    Segments,
+    Sources,
+    contract,
+    destination_gradients,
+    dropped_layer_gradients,
+    find_segments,
+    norm_heads,
+    post_norm_slopes,
+    stack_sources,
+)
 from .memory import BUDGET, can_keep_streams, group_circuits
 from .rules import NO_RULES, BackwardRules
-from .transformer import Transformer
+from .transformer import Transformer, at_least_float32, soft_cap
 from .weighted import run_weighted
 
 T = TypeVar("T")
+# A half-precision unembedding is converted to float32 in blocks of this many tokens.
+TOKENS_AT_ONCE = 8192
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Examples of similar length, padded.
+
+    clean, corrupted  [example, position] tokens; padding holds token 0
+    real              [example, position] False for padding
+    last              [example, read] the positions that the metric reads: one, or one per token of the longest answers
+    answers           [example * read, 2] correct, incorrect; twice the same where the read is of one answer only
+    right             [example * read, answer] all answers that count as correct; rows are filled up with the first
+    wrong             [example * read, answer] all incorrect answers, in the same way
+    shared            the number of leading positions, padding included, that the two prompts of every example share
+    counted           [example, read] False for reads beyond an example's correct answer; None if all examples have one
+    sides             [example * read, 2] 1 for reads of the correct, and of the incorrect answer; None with `counted`
+    spans             [example, position] the index of the span of each position, -1 for padding; None without spans
+    n_spans           the number of spans
+    branch            [example, position] 1 for tokens of the correct answer, 2 for those of the incorrect answer, which
+                      don't see the former, 0 for others; None if no incorrect answer has several tokens
+    """
+
+    clean: Tensor
+    corrupted: Tensor
+    real: Tensor
+    last: Tensor
+    answers: Tensor
+    right: Tensor
+    wrong: Tensor
+    shared: int
+    counted: Tensor | None = None
+    sides: Tensor | None = None
+    spans: Tensor | None = None
+    n_spans: int = 0
+    branch: Tensor | None = None
+
+
+def make_batch(examples: Sequence[Example], device: torch.device, pad: str = "left") -> Batch:
+    """Return a batch of examples, padded on the 'left' or the 'right'. The side of the padding changes no result.
+
+    Padding on the left is faster. The number of tokens after the first difference varies less than the position of the
+    first difference, so prompts that end together share a longer prefix than prompts that begin together.
+    """
+    width = max(example.length for example in examples)
+    starts = [0 if pad == "right" else width - example.length for example in examples]
+    stops = [start + example.length for start, example in zip(starts, examples, strict=True)]
+    clean, corrupted = torch.zeros((2, len(examples), width), dtype=torch.long)
+    real = torch.zeros((len(examples), width), dtype=torch.bool)
+    for index, example in enumerate(examples):
+        span = slice(starts[index], stops[index])
+        clean[index, span], corrupted[index, span] = torch.tensor(example.clean), torch.tensor(example.corrupted)
+        real[index, span] = True
+    shared = min(stop - _unshared_length(example) for stop, example in zip(stops, examples, strict=True))
+    n_reads = max(example.n_reads for example in examples)
+    last, right, wrong, counted, sides = [], [], [], [], []
+    branch = torch.zeros((len(examples), width), dtype=torch.long)
+    for index, (stop, example) in enumerate(zip(stops, examples, strict=True)):
+        read = range(stop - example.n_reads, stop)
+        # Reads that aren't counted have positions of their own, because gradients at equal positions would be lost.
+        last.append([*read, *(at for at in range(width - 1, -1, -1) if at not in read)][:n_reads])
+        own, other, n_rest = example.continuation, example.other_continuation, n_reads - example.n_reads
+        tokens = (example.correct, *own, *other, *[example.correct] * n_rest)
+        right += [(token, *example.also_correct) for token in tokens]
+        first = example.correct if example.incorrect is None else example.incorrect
+        wrong += [(token, *example.also_incorrect) for token in (first, *tokens[1:])]
+        counted.append([True] * (1 + len(own)) + [False] * (len(other) + n_rest))
+        sides += [(1, int(example.incorrect is not None)), *[(1, 0)] * len(own), *[(0, 1)] * len(other)]
+        sides += [(0, 0)] * n_rest
+        branch[index, stop - len(own) - len(other) : stop], branch[index, stop - len(other) : stop] = 1, 2
+    answers = torch.tensor([(correct, incorrect) for (correct, *_), (incorrect, *_) in zip(right, wrong, strict=True)])
+    tensors = (clean, corrupted, real, torch.tensor(last), answers, _fill_rows(right), _fill_rows(wrong))
+    clean, corrupted, real, reads, answers, right_tokens, wrong_tokens = (x.to(device) for x in tensors)
+    batch = Batch(clean, corrupted, real, reads, answers, right_tokens, wrong_tokens, shared)
+    if n_reads > 1:
+        batch = replace(batch, counted=torch.tensor(counted).to(device), sides=torch.tensor(sides).to(device))
+    if any(example.other_continuation for example in examples):
+        batch = replace(batch, branch=branch.to(device))
+    if all(example.span_names for example in examples):
+        spans = torch.full(real.shape, -1)
+        # Rows of a mask are read in order, and padding is outside it, so this fits padding on either side.
+        spans[real.cpu()] = torch.tensor([index for example in examples for index in example.span_indices])
+        batch = replace(batch, spans=spans.to(device), n_spans=len(examples[0].span_names))
+    return batch
+
+
+def _fill_rows(rows: Sequence[Sequence[int]]) -> Tensor:
+    """Return the distinct tokens of each row as a tensor; shorter rows are filled up with their first token."""
+    distinct = [list(dict.fromkeys(row)) for row in rows]
+    width = max(map(len, distinct))
+    return torch.tensor([row + row[:1] * (width - len(row)) for row in distinct])
+
+
+def _unshared_length(example: Example) -> int:
+    """Return how many tokens follow the shared prefix: at least those that the metric reads."""
+    return max(example.n_reads, example.length - example.shared_prefix)
+
+
+def plan_batches(examples: Sequence[Example], size: int) -> list[list[int]]:
+    """Return the rows of `examples` in batches of at most `size`.
+
+    Examples of a batch are similar in length and in the number of tokens after their first difference, so that little
+    time is spent on padding.
+    """
+    if size < 1:
+        raise InputError(f"the batch size must be at least 1, not {size}")
+    order = sorted(range(len(examples)), key=lambda row: (_unshared_length(examples[row]), examples[row].length, row))
+    return [order[first : first + size] for first in range(0, len(order), size)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,18 +240,39 @@ class Prepared:
         return self.read_stream(trace.final[rows, self.last].flatten(0, 1), all_logits, trace.rules)
 
     def read_stream(self, stream: Tensor, all_logits: bool, rules: BackwardRules = NO_RULES) -> Readout:
-        """Return the logits for the final stream [example * read, d_model] at the positions that the metric reads."""
-        return read_out(self.model, stream, self.batch, all_logits, rules)
+        """Return the logits for the final stream [example * read, d_model] at the positions that the metric reads.
+
+        Logits are at least float32, because metrics are small differences of large logits.
+        """
+        model, batch, answers = self.model, self.batch, self.batch.answers
+        rest = {"wrong": batch.wrong, "counted": batch.counted, "sides": batch.sides}
+        device, unembed_device = answers.device, model.unembed.device
+        y = model.final_norm(at_least_float32(stream).to(model.final_norm.weight.device), rules).to(unembed_device)
+        if all_logits:
+            if model.unembed.dtype == y.dtype:
+                logits = y @ model.unembed.T
+            else:  # converted in blocks, again in the backward pass, so that no full copy of the unembedding is kept
+
+                def multiply(y: Tensor, part: Tensor) -> Tensor:
+                    return y @ part.to(y.dtype).T
+
+                parts = model.unembed.split(TOKENS_AT_ONCE)
+                logits = torch.cat([checkpoint(multiply, y, part, use_reentrant=False) for part in parts], 1)
+            logits = logits if model.unembed_bias is None else logits + model.unembed_bias
+            logits = soft_cap(logits, model.logit_cap).to(device)
+            return Readout(answers, logits.gather(1, answers), batch.right, logits, **rest)
+        tokens = answers.to(unembed_device)
+        answer_logits = (at_least_float32(model.unembed[tokens]) @ y.unsqueeze(-1)).squeeze(-1)
+        if model.unembed_bias is not None:
+            answer_logits = answer_logits + model.unembed_bias[tokens]
+        return Readout(answers, soft_cap(answer_logits, model.logit_cap).to(device), batch.right, **rest)
 
     def gradients(self, trace: Trace, loss: Tensor) -> Gradients:
         """Return the gradient of `loss`, a sum over examples, at every destination of a run."""
         return destination_gradients(self.model, trace, loss)
 
     def dropped_layer_gradients(self, trace: Trace, loss: Tensor) -> Iterator[Gradients]:
-        """Yield the gradients at all destinations, then those at earlier layers as each layer passes no gradient.
-
-        See `gradients.dropped_layer_gradients`.
-        """
+        """See `gradients.dropped_layer_gradients`."""
         return dropped_layer_gradients(self.model, trace, loss)
 
     def sources(self, trace: Trace) -> Sources:
@@ -150,11 +290,8 @@ class Prepared:
     def contract(self, differences: Sources, runs: Iterable[Gradients]) -> Tensor:
         """Return the scores [example, edge]: source difference times destination gradient, the mean over runs.
 
-        If the batch is to be scored by span, they are [example, pair], `edge * n_spans + span`.
-
-        Of nodes or neurons, they are output differences times gradients at outputs.
-
-        A generator of runs needs the memory of one run and of their sum.
+        By span, they are [example, pair], `edge * n_spans + span`. Of nodes or neurons, they are output differences
+        times gradients at outputs. See `gradients.contract`.
         """
         return contract(self.model, differences, runs, self.graph, self.segments)
 

@@ -29,10 +29,5 @@ class BackwardRules:
     halve_matmuls: bool = False
     softmax_temperature: float = 1.0
 
-    @property
-    def change_mlps(self) -> bool:
-        """Whether a rule applies inside an MLP, before any norm that follows it."""
-        return self.linear_activations or self.halve_gates
-
 
 NO_RULES = BackwardRules()

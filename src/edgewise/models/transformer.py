@@ -114,24 +114,24 @@ class Mlp:
 
     def __call__(self, x: Tensor, rules: BackwardRules = NO_RULES) -> Tensor:
         """Return the output for x [..., d_model]."""
-        y = self._by_parts(x, rules) if rules.change_mlps and x.requires_grad else self.whole(x)
-        return y if self.norm is None else self.norm(y, rules)
-
-    def _by_parts(self, x: Tensor, rules: BackwardRules) -> Tensor:
-        inner = (self.up if self.gate is None else self.gate)(x)
-        if rules.linear_activations:
-            with torch.no_grad():
-                # The quotient is defined near 0, but not at 0.
-                point = torch.where(inner == 0, 4 * torch.finfo(inner.dtype).tiny, inner)
-                value = self.activation(point)
-                slope = value / point
-            active = _ReplacedGradient.apply(inner, value, slope)  # type: ignore[no-untyped-call]
+        if not (rules.linear_activations or rules.halve_gates) or not x.requires_grad:
+            y = self.whole(x)
         else:
-            active = self.activation(inner)
-        if self.gate is not None:
-            active = active * self.up(x)
-            active = halve_gradient(active) if rules.halve_gates else active
-        return self.down(active)
+            inner = (self.up if self.gate is None else self.gate)(x)
+            if rules.linear_activations:
+                with torch.no_grad():
+                    # The quotient is defined near 0, but not at 0.
+                    point = torch.where(inner == 0, 4 * torch.finfo(inner.dtype).tiny, inner)
+                    value = self.activation(point)
+                    slope = value / point
+                active = _ReplacedGradient.apply(inner, value, slope)  # type: ignore[no-untyped-call]
+            else:
+                active = self.activation(inner)
+            if self.gate is not None:
+                active = active * self.up(x)
+                active = halve_gradient(active) if rules.halve_gates else active
+            y = self.down(active)
+        return y if self.norm is None else self.norm(y, rules)
 
 
 @dataclass(frozen=True, eq=False)

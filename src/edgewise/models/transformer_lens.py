@@ -72,21 +72,16 @@ def convert_lens_model(model: Any) -> Any:
         converted = converted.to(device=weights.W_U.device, dtype=weights.W_U.dtype).eval()
         for name, parameter in converted.named_parameters():
             parameter.copy_(renamed[name])
-        _compare_logits(model, converted, what)
-    return converted
-
-
-def _compare_logits(model: Any, converted: Any, what: str) -> None:
-    """Raise InputError if the logits of the two models differ on random tokens."""
-    length, generator = min(CHECKED_TOKENS, model.cfg.n_ctx), torch.Generator().manual_seed(0)
-    tokens = torch.randint(model.cfg.d_vocab, (1, length), generator=generator).to(converted.device)
-    training_parts = [part for part in model.modules() if part.training]
-    model.eval()
-    try:
-        expected, logits = model(tokens), converted(tokens).logits
-    finally:
-        for part in training_parts:
-            part.training = True
+        # The logits must be the same on random tokens.
+        generator = torch.Generator().manual_seed(0)
+        tokens = torch.randint(cfg.d_vocab, (1, min(CHECKED_TOKENS, cfg.n_ctx)), generator=generator)
+        tokens, training_parts = tokens.to(converted.device), [part for part in model.modules() if part.training]
+        model.eval()
+        try:
+            expected, logits = model(tokens), converted(tokens).logits
+        finally:
+            for part in training_parts:
+                part.training = True
     difference, largest = (expected - logits).abs().max().item(), expected.abs().max().item()
     if not difference <= (HALF_TOLERANCE if logits.dtype.itemsize < 4 else TOLERANCE) * largest:
         raise InputError(
@@ -94,6 +89,7 @@ def _compare_logits(model: Any, converted: Any, what: str) -> None:
             "hooks, load it with HookedTransformer.from_pretrained_no_processing (or a TransformerBridge without "
             "compatibility mode), or give the HuggingFace model"
         )
+    return converted
 
 
 def _gpt2(model: Any, weights: SimpleNamespace) -> tuple[Any, dict[str, Tensor]]:
@@ -112,16 +108,11 @@ def _gpt2(model: Any, weights: SimpleNamespace) -> tuple[Any, dict[str, Tensor]]
         prefix, part = f"transformer.h.{index}", _of_layer(weights, index)
         renamed |= _norm_weights(f"{prefix}.ln_1", block.ln1, weights.W_E)
         renamed |= _norm_weights(f"{prefix}.ln_2", block.ln2, weights.W_E)
-        renamed |= {
-            f"{prefix}.attn.c_attn.weight": torch.cat([part.W_Q, part.W_K, part.W_V]).transpose(0, 1).flatten(1),
-            f"{prefix}.attn.c_attn.bias": torch.cat([part.b_Q, part.b_K, part.b_V]).flatten(),
-            f"{prefix}.attn.c_proj.weight": part.W_O.flatten(0, 1),
-            f"{prefix}.attn.c_proj.bias": part.b_O,
-            f"{prefix}.mlp.c_fc.weight": part.W_in,
-            f"{prefix}.mlp.c_fc.bias": part.b_in,
-            f"{prefix}.mlp.c_proj.weight": part.W_out,
-            f"{prefix}.mlp.c_proj.bias": part.b_out,
-        }
+        qkv = torch.cat([part.W_Q, part.W_K, part.W_V]).transpose(0, 1).flatten(1)
+        renamed |= _pair(f"{prefix}.attn.c_attn", qkv, torch.cat([part.b_Q, part.b_K, part.b_V]).flatten())
+        renamed |= _pair(f"{prefix}.attn.c_proj", part.W_O.flatten(0, 1), part.b_O)
+        renamed |= _pair(f"{prefix}.mlp.c_fc", part.W_in, part.b_in)
+        renamed |= _pair(f"{prefix}.mlp.c_proj", part.W_out, part.b_out)
     return GPT2LMHeadModel(config), renamed
 
 
@@ -146,16 +137,11 @@ def _gpt_neox(model: Any, weights: SimpleNamespace) -> tuple[Any, dict[str, Tens
         renamed |= _norm_weights(f"{prefix}.post_attention_layernorm", second_norm, weights.W_E)
         # [head, qkv, d_head, d_model]
         qkv = torch.stack([part.W_Q, part.W_K, part.W_V], 1).transpose(2, 3)
-        renamed |= {
-            f"{prefix}.attention.query_key_value.weight": qkv.flatten(0, 2),
-            f"{prefix}.attention.query_key_value.bias": torch.stack([part.b_Q, part.b_K, part.b_V], 1).flatten(),
-            f"{prefix}.attention.dense.weight": part.W_O.flatten(0, 1).T,
-            f"{prefix}.attention.dense.bias": part.b_O,
-            f"{prefix}.mlp.dense_h_to_4h.weight": part.W_in.T,
-            f"{prefix}.mlp.dense_h_to_4h.bias": part.b_in,
-            f"{prefix}.mlp.dense_4h_to_h.weight": part.W_out.T,
-            f"{prefix}.mlp.dense_4h_to_h.bias": part.b_out,
-        }
+        qkv_bias = torch.stack([part.b_Q, part.b_K, part.b_V], 1)
+        renamed |= _pair(f"{prefix}.attention.query_key_value", qkv.flatten(0, 2), qkv_bias.flatten())
+        renamed |= _pair(f"{prefix}.attention.dense", part.W_O.flatten(0, 1).T, part.b_O)
+        renamed |= _pair(f"{prefix}.mlp.dense_h_to_4h", part.W_in.T, part.b_in)
+        renamed |= _pair(f"{prefix}.mlp.dense_4h_to_h", part.W_out.T, part.b_out)
     return GPTNeoXForCausalLM(config), renamed
 
 
@@ -176,20 +162,14 @@ def _llama(model: Any, weights: SimpleNamespace) -> tuple[Any, dict[str, Tensor]
         renamed |= _norm_weights(f"{prefix}.input_layernorm", block.ln1, weights.W_E)
         renamed |= _norm_weights(f"{prefix}.post_attention_layernorm", block.ln2, weights.W_E)
         for letter in "QKV":
+            weight, bias = getattr(part, f"W_{letter}"), getattr(part, f"b_{letter}")
             name = f"{prefix}.self_attn.{letter.lower()}_proj"
-            renamed[f"{name}.weight"] = getattr(part, f"W_{letter}").transpose(1, 2).flatten(0, 1)
-            renamed[f"{name}.bias"] = getattr(part, f"b_{letter}").flatten()
+            renamed |= _pair(name, weight.transpose(1, 2).flatten(0, 1), bias.flatten())
         no_bias = part.b_in.new_zeros(cfg.d_mlp)  # TransformerLens adds b_in after the gate, where Llama has no bias
-        renamed |= {
-            f"{prefix}.self_attn.o_proj.weight": part.W_O.flatten(0, 1).T,
-            f"{prefix}.self_attn.o_proj.bias": part.b_O,
-            f"{prefix}.mlp.gate_proj.weight": gates[index].T,
-            f"{prefix}.mlp.gate_proj.bias": no_bias,
-            f"{prefix}.mlp.up_proj.weight": part.W_in.T,
-            f"{prefix}.mlp.up_proj.bias": no_bias,
-            f"{prefix}.mlp.down_proj.weight": part.W_out.T,
-            f"{prefix}.mlp.down_proj.bias": part.b_out,
-        }
+        renamed |= _pair(f"{prefix}.self_attn.o_proj", part.W_O.flatten(0, 1).T, part.b_O)
+        renamed |= _pair(f"{prefix}.mlp.gate_proj", gates[index].T, no_bias)
+        renamed |= _pair(f"{prefix}.mlp.up_proj", part.W_in.T, no_bias)
+        renamed |= _pair(f"{prefix}.mlp.down_proj", part.W_out.T, part.b_out)
     return LlamaForCausalLM(config), renamed
 
 
@@ -236,7 +216,8 @@ def _norm_weights(name: str, norm: Any, like: Tensor) -> dict[str, Tensor]:
     """Return the weight and bias of a norm, called `name` in HuggingFace's model; 1 and 0 if it has none."""
     weight, bias = (next((getattr(norm, n) for n in names if hasattr(norm, n)), None) for names in NORM_NAMES)
     ones = like.new_ones(like.shape[1])
-    return {
-        f"{name}.weight": ones if weight is None else weight,
-        f"{name}.bias": torch.zeros_like(ones) if bias is None else bias,
-    }
+    return _pair(name, ones if weight is None else weight, torch.zeros_like(ones) if bias is None else bias)
+
+
+def _pair(name: str, weight: Tensor, bias: Tensor) -> dict[str, Tensor]:
+    return {f"{name}.weight": weight, f"{name}.bias": bias}

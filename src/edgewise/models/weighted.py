@@ -65,7 +65,12 @@ def run_weighted(
     weights = weights.to(weight_dtype)
     blocks = (weights if weights.ndim == 2 else weights[None]).split(sizes, 1)
     if spans is not None:
-        blocks = tuple(_spread_to_places(block, spans.clamp(min=0), n_spans) for block in blocks)
+        groups = torch.arange(len(blocks[0]), device=spans.device).repeat_interleave(len(spans) // len(blocks[0]))
+        where = (spans.clamp(min=0) + n_spans * groups[:, None]).flatten()
+        blocks = tuple(  # [group, edge * n_spans] -> [group * span, edge] -> [place, edge]
+            block.unflatten(1, (-1, n_spans)).transpose(1, 2).flatten(0, 1).index_select(0, where.to(block.device))
+            for block in blocks
+        )
     running = _running_heads(model, weights.detach(), reference)
     keeps = keep_streams and weights.requires_grad and torch.is_grad_enabled()
     rows = Rows(model, [len(heads) for heads in running], length, last, keeps)
@@ -191,14 +196,6 @@ def _running_heads(model: Transformer, weights: Tensor, reference: Trace) -> lis
     runs = (changed | needed)[1:].reshape(graph.n_layers, -1)[:, :-1]
     runs[:, 0] |= ~runs.any(1)
     return [torch.tensor(np.flatnonzero(row)) for row in runs]
-
-
-def _spread_to_places(block: Tensor, spans: Tensor, n_spans: int) -> Tensor:
-    """Return weights [place, edge] from those of pairs [group, edge * n_spans]."""
-    by_span = block.unflatten(1, (-1, n_spans)).transpose(1, 2).flatten(0, 1)  # [group * span, edge]
-    groups = torch.arange(len(block), device=spans.device).repeat_interleave(len(spans) // len(block))
-    spans = spans + n_spans * groups[:, None]
-    return by_span.index_select(0, spans.flatten().to(block.device))
 
 
 def _by_reader(graph: Graph, block: Tensor, heads: Tensor, sources: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from ..evaluate.run_circuits import EvaluateJob, circuit_groups
 from ..learn import Learner, LearningCost, LearningProblem, TopKLearner
 from ..models import Model, plan_batches
 from ..models.memory import Need, choose_batch_size, circuit_need
-from ..models.placement import free_bytes
+from ..models.model import free_bytes
 from ..runtime.engine import IN_PROCESS, Engine, choose_item_size, threads_for, use_threads
 from ..score.run_scorer import ScoreJob, score_need
 from ..tasks import Example, Task

@@ -13,7 +13,7 @@ from ..errors import InputError
 from ..evaluate import BOTH_MEASURES
 from ..learn import TopKLearner
 from ..models import Model
-from ..models.placement import free_bytes
+from ..models.model import free_bytes
 from ..runtime import Session, Unit, unit_key
 from ..tasks import Task
 from .forecast import LearnWork, Timer

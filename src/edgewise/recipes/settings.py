@@ -65,7 +65,7 @@ class Settings:
         check_one_kind(self.positions, self.level)
         if self.batch_size is not None and self.batch_size < 1:
             raise InputError(f"the batch size must be at least 1, not {self.batch_size}")
-        memory = parse_bytes(self.memory) if isinstance(self.memory, str) else self.memory
+        memory = parse_bytes(self.memory)
         object.__setattr__(self, "sizes", sizes)
         object.__setattr__(self, "memory", memory)
         self.scorer.check(self.metric)

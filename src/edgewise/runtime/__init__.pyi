@@ -2,7 +2,6 @@
 
 from .engine import IN_PROCESS as IN_PROCESS, Engine as Engine, thread_count as thread_count
 from .local_engine import Local as Local
-from .partial_unit import Columns as Columns, PartialUnit as PartialUnit
 from .ray_engine import Ray as Ray
 from .session import DEFAULT_SESSION as DEFAULT_SESSION, Session as Session
 from .store import NO_STORE as NO_STORE, Store as Store, Unit as Unit, open_partial_store as open_partial_store

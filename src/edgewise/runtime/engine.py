@@ -45,8 +45,6 @@ class WorkItem:
 class Engine(ABC):
     """Runs work items. It may hold processes until `close`, or the end of a `with`."""
 
-    name = ""
-
     @abstractmethod
     def run(self, model: Any, items: Sequence[WorkItem], n_items_in_all: int | None = None) -> ItemResults:
         """Yield the index of every item and its results, in any order.
@@ -72,8 +70,6 @@ class Engine(ABC):
 
 class InProcess(Engine):
     """Runs the items in this process, one after the other."""
-
-    name = "in-process"
 
     def run(self, model: Any, items: Sequence[WorkItem], n_items_in_all: int | None = None) -> ItemResults:
         for index, item in enumerate(items):
@@ -122,8 +118,8 @@ def order_longest_first(items: Mapping[int, WorkItem]) -> list[int]:
 def choose_item_size(engine: Engine, model: Any, device: torch.device, fits: int, examples: int) -> int:
     """Return how many examples an item has, if `fits` examples fit into memory.
 
-    On a CPU this doesn't depend on the engine, so that all engines round alike. An accelerator is fastest with large
-    items, unless several accelerators share the work.
+    On a CPU this doesn't depend on the engine, so that all engines round the same way. An accelerator is fastest with
+    large items, unless several accelerators share the work.
     """
     if device.type == "cpu":
         if is_narrow_model(model):

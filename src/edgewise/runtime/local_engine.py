@@ -58,8 +58,6 @@ class Local(Engine):
         The device of each worker, to which it loads the model. None takes all devices of the model's kind.
     """
 
-    name = "local"
-
     def __init__(self, workers: int | None = None, devices: Sequence[str] | None = None) -> None:
         check_workers(workers)
         self._n_workers, self._chosen_devices = workers, tuple(devices or ())
@@ -204,8 +202,8 @@ class _Pool:
                 self.close()
                 if deaths >= MAX_DEATHS:
                     raise InputError(
-                        f"worker processes died {deaths} times in a row, maybe for want of memory; try fewer workers "
-                        "or a smaller memory, or workers=1 to see why"
+                        f"worker processes died {deaths} times in a row, maybe because memory ran out; try fewer "
+                        "workers or a smaller memory, or workers=1 to see why"
                     ) from None
                 self._executor = self._start()
             finally:

@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,8 +44,6 @@ class Ray(Engine):
         How many items run at once; by default as many as accelerators, or else CPUs.
     """
 
-    name = "ray"
-
     def __init__(self, address: str | None = None, workers: int | None = None) -> None:
         check_workers(workers)
         if find_spec("ray") is None:
@@ -55,7 +53,15 @@ class Ray(Engine):
         self._is_connection_owner = not ray.is_initialized()
         if self._is_connection_owner:
             _connect(address, workers)
-        self._resources, room = _worker_resources(ray.nodes(), workers)
+        resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        counts = {kind: [int(node.get(kind, 0)) for node in resources] for kind in ("GPU", "CPU")}
+        kind = next((kind for kind in counts if sum(counts[kind])), None)
+        if kind is None:
+            raise InputError("the Ray cluster has neither GPUs nor CPUs; add a node to it")
+        # A worker takes the same number of GPUs, or else CPUs, on any node that has room for it.
+        share = max(1, min(sum(counts[kind]) // (workers or sum(counts[kind])), max(counts[kind])))
+        self._resources = {"num_cpus": 0} | {f"num_{kind.lower()}s": share}
+        room = sum(count // share for count in counts[kind])
         self._workers = workers or room
         self._max_submitted = self._workers * (ITEMS_AHEAD if room <= self._workers else 1)
         self._copy: tuple[str, Any] | None = None
@@ -65,6 +71,7 @@ class Ray(Engine):
 
     def run(self, model: Model, items: Sequence[WorkItem], n_items_in_all: int | None = None) -> ItemResults:
         import ray
+        from ray.exceptions import NodeDiedError, OutOfMemoryError, RayError, RayTaskError, WorkerCrashedError
 
         digest = model.digest
         if self._copy is None or self._copy[0] != digest:
@@ -83,9 +90,20 @@ class Ray(Engine):
                     index = waiting.pop()
                     item = items[index]
                     running[remote.remote(digest, copy, sent_jobs[id(item.job)], item.examples, threads)] = index
-                done, _ = ray.wait(list(running), num_returns=1)
-                for reference in done:
-                    yield running.pop(reference), _fetch_result(reference)
+                (reference,), _ = ray.wait(list(running), num_returns=1)
+                try:
+                    parts: PartResults = ray.get(reference)
+                except RayTaskError as error:
+                    raise error.cause or error from None  # as it was raised in the worker
+                except RayError as error:
+                    is_lost = isinstance(error, (WorkerCrashedError, NodeDiedError, OutOfMemoryError))
+                    advice = "maybe because memory ran out; try fewer workers, or a smaller memory"
+                    reason = advice if is_lost else (str(error).splitlines() or [""])[0]
+                    raise InputError(
+                        "a part of the work couldn't be done by any worker of the cluster "
+                        f"({type(error).__name__}): {reason}"
+                    ) from None
+                yield running.pop(reference), parts
         finally:
             for reference in running:
                 with suppress(Exception):
@@ -177,35 +195,6 @@ def _connection_error(address: str | None, error: Exception) -> InputError:
         f"there is no Ray cluster at {address!r} ({reason}); give HOST:PORT, as `ray start --head` says it, or leave "
         "the address out to start one here"
     )
-
-
-def _worker_resources(nodes: Sequence[Mapping[str, Any]], workers: int | None) -> tuple[dict[str, int], int]:
-    """Return the resources of one worker, as options of a Ray task, and how many workers the cluster has room for."""
-    resources = [node["Resources"] for node in nodes if node["Alive"]]
-    for kind, option in (("GPU", "num_gpus"), ("CPU", "num_cpus")):
-        counts = [int(node.get(kind, 0)) for node in resources]
-        if sum(counts):
-            share = max(1, min(sum(counts) // (workers or sum(counts)), max(counts)))
-            return {"num_cpus": 0} | {option: share}, sum(count // share for count in counts)
-    raise InputError("the Ray cluster has neither GPUs nor CPUs; add a node to it")
-
-
-def _fetch_result(reference: Any) -> PartResults:
-    """Return the results of an item. An error of the job is raised as it was raised in the worker."""
-    import ray
-    from ray.exceptions import NodeDiedError, OutOfMemoryError, RayError, RayTaskError, WorkerCrashedError
-
-    try:
-        return ray.get(reference)
-    except RayTaskError as error:
-        raise error.cause or error from None
-    except RayError as error:
-        is_lost = isinstance(error, (WorkerCrashedError, NodeDiedError, OutOfMemoryError))
-        advice = "maybe for want of memory; try fewer workers, or a smaller memory"
-        reason = advice if is_lost else (str(error).splitlines() or [""])[0]
-        raise InputError(
-            f"a part of the work couldn't be done by any worker of the cluster ({type(error).__name__}): {reason}"
-        ) from None
 
 
 # The model of a worker process, by its digest.

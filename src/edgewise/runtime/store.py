@@ -1,22 +1,28 @@
-"""Store: a folder of finished units of work. Each is written atomically and has a digest of its content."""
+"""Store: a folder of finished units of work. Each is written atomically and has a digest of its content.
+
+A partial unit is filled row by row, in any order. After a stop, its finished rows are read back.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..io.arrays import read_array, write_array
+from ..io.arrays import array_header, is_array, read_array, write_array
 from ..io.atomic import (
     check_no_foreign_files,
     create_parents,
@@ -30,8 +36,10 @@ from ..io.atomic import (
     write_json,
 )
 from ..io.records import read_versioned_json
-from .partial_unit import LOCK, LOG, PART, Columns, PartialUnit
 
+# Name -> (shape of a row, type).
+Columns = Mapping[str, tuple[tuple[int, ...], Any]]
+PART, LOG, LOCK = ".part", "done.jsonl", "lock"
 FORMAT, VERSION = "edgewise-unit", 2
 ARRAY_NAME = re.compile(r"[\w-]+")
 MARK = "store.json"
@@ -47,6 +55,100 @@ class Unit:
 
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     about: Any = None
+
+
+class PartialUnit:
+    """Arrays [row, ...] that are being filled, in memory or in a folder.
+
+    In a folder, a log lists the finished rows with a digest of their values, so that half-written rows don't count.
+    Disk space is reserved at the start, so that a full disk gives an error before the work is done.
+
+    notes    first row of a `write_rows` -> its note
+    seconds  time spent on the finished rows
+    """
+
+    def __init__(self, rows: int, columns: Columns, folder: Path | None = None) -> None:
+        self.folder = folder
+        self.notes: dict[int, Any] = {}
+        self.seconds = 0.0
+        self._shapes = {name: ((rows, *shape), np.dtype(dtype)) for name, (shape, dtype) in columns.items()}
+        self._last_write = time.perf_counter()
+        self._is_done = np.zeros(rows, bool)
+        if folder is None:
+            self._arrays = {name: np.empty(shape, dtype) for name, (shape, dtype) in self._shapes.items()}
+            return
+        for name, (shape, dtype) in self._shapes.items():
+            path, header = folder / f"{name}.npy", array_header(shape, dtype)
+            if not is_array(path, shape, dtype):
+                size = len(header) + math.prod(shape) * dtype.itemsize
+                try:
+                    with name_target_in_errors(path), path.open("wb") as file:
+                        file.write(header)
+                        file.truncate(size)
+                        if hasattr(os, "posix_fallocate"):
+                            os.posix_fallocate(file.fileno(), 0, size)
+                except InputError:
+                    remove(path)
+                    raise
+        files = {name: read_array(folder / f"{name}.npy") for name in self._shapes}
+        for line in (folder / LOG).read_bytes().splitlines() if (folder / LOG).is_file() else []:
+            try:
+                entry = json.loads(line)
+                rows_done = entry["rows"]
+                if _digest_rows(files[name][rows_done] for name in self._shapes) == entry["digest"]:
+                    self._mark_done(rows_done, entry["about"], entry["seconds"])
+            except (ValueError, KeyError, TypeError, IndexError):  # cut off when its process was killed
+                continue
+
+    @property
+    def n_done(self) -> int:
+        """The number of finished rows."""
+        return int(self._is_done.sum())
+
+    def is_missing(self, rows: Sequence[int]) -> bool:
+        """Return whether any of these rows isn't finished."""
+        return not self._is_done[list(rows)].all()
+
+    def write_rows(self, rows: Sequence[int], note: Any = None, **arrays: NDArray[Any]) -> None:
+        """Fill some rows of every array, each given as [row, ...]. The note is plain data."""
+        rows, now = list(rows), time.perf_counter()
+        seconds, self._last_write = now - self._last_write, now
+        if self.folder is None:
+            for name, values in arrays.items():
+                self._arrays[name][rows] = values
+        else:
+            values_of = {name: np.ascontiguousarray(arrays[name], dtype) for name, (_, dtype) in self._shapes.items()}
+            for name, values in values_of.items():
+                start = len(array_header(*self._shapes[name]))
+                path = self.folder / f"{name}.npy"
+                with name_target_in_errors(path), path.open("r+b") as file:
+                    for row, value in zip(rows, values, strict=True):
+                        file.seek(start + row * value.nbytes)
+                        file.write(value.tobytes())
+            entry = {"rows": rows, "digest": _digest_rows(values_of.values()), "about": note, "seconds": seconds}
+            with name_target_in_errors(self.folder / LOG), (self.folder / LOG).open("ab") as log:
+                log.write(b"\n" + json.dumps(entry).encode())  # a new line, in case the last one was cut off
+        self._mark_done(rows, note, seconds)
+
+    def finished_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all arrays. Every row must be finished."""
+        assert self._is_done.all()
+        if self.folder is None:
+            return self._arrays
+        return {name: read_array(self.folder / f"{name}.npy") for name in self._shapes}
+
+    def _mark_done(self, rows: Sequence[int], note: Any, seconds: float) -> None:
+        self._is_done[list(rows)] = True
+        self.seconds += seconds
+        if note is not None:
+            self.notes[rows[0]] = note
+
+
+def _digest_rows(arrays: Iterable[NDArray[Any]]) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)

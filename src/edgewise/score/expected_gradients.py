@@ -12,8 +12,7 @@ from .base import BatchScores, Scorer
 from .first_order import run_with_gradients
 
 if TYPE_CHECKING:
-    from ..models.batch import Batch
-    from ..models.prepare import Prepared
+    from ..models.prepare import Batch, Prepared
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,8 @@ from ..models.memory import BUDGET, Need, add_spans, choose_batch_size
 from ..models.prepare import prepare
 from ..models.torch_modes import default_torch_modes
 from ..runtime.engine import choose_item_size, run_batches, thread_count
-from ..runtime.partial_unit import Columns
 from ..runtime.session import DEFAULT_SESSION, Session
-from ..runtime.store import Unit
+from ..runtime.store import Columns, Unit
 from ..runtime.unit_keys import unit_key
 from ..tasks import DEFAULT_METRIC, Example, Metric, Task, check_examples
 from .base import BatchScores, Scorer

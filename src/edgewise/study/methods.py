@@ -8,8 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from ..core.ranking import Ranking
-from ..core.ranking import tied_ranks
+from ..core.ranking import Ranking, tied_ranks
 from ..core.statistics import percentile_interval, resampling_weights
 from ..errors import InputError
 from ..evaluate import CMD, CONFIDENCE, Measure
