@@ -252,11 +252,12 @@ def test_learners_are_read_back_from_their_records(name):
 
 def test_records_of_earlier_versions_can_be_read():
     record = TopKLearner(CPR, steps=7).record()
-    added = ("forward", "draw", "decay", "circuits", "normalise", "validate", "reverse")
+    added = ("forward", "draw", "decay", "circuits", "normalise", "validate", "reverse", "node_rate")
     earlier = {key: value for key, value in record.items() if key not in added}
     expected = TopKLearner(
-        CPR, steps=7, forward="hard", draw="curve", circuits=1, normalise=False, validate=False, reverse=False
-    )
+        CPR, steps=7, forward="hard", draw="curve", circuits=1, normalise=False, validate=False, reverse=False,
+        node_rate=0.0,
+    )  # fmt: skip
     assert learner_from_record(earlier) == expected
     with pytest.raises(InputError, match="lacks steps"):
         learner_from_record({key: value for key, value in earlier.items() if key != "steps"})
@@ -271,6 +272,7 @@ def test_records_of_earlier_versions_can_be_read():
      (UGS, {"penalties": (-1.0,)}, "at least 0"), (UGS, {"penalties": (float("inf"),)}, "at least 0"),
      (UGS, {"steps": 0}, "at least 1"), (UGS, {"batch": 0}, "at least 1"), (UGS, {"seed": -1}, "at least 0"),
      (UGS, {"measure": "CMD"}, "derives from Measure"), (TopKLearner, {"forward": "half"}, "'sharp' or 'soft'"),
+     (TopKLearner, {"node_rate": -1.0}, "node_rate"),
      (TopKLearner, {"steps": 0}, "at least 1"), (TopKLearner, {"batch": 0}, "at least 1"),
      (TopKLearner, {"measure": "CMD"}, "derives from Measure"), (TopKLearner, {"warm": "eap"}, "derives from Scorer"),
      (TopKLearner, {"rate": -1.0}, "positive"), (TopKLearner, {"noise": -1.0}, "at least 0"),

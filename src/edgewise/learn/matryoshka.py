@@ -22,7 +22,7 @@ class Matryoshka(TopKLearner):
     name: ClassVar[str] = "matryoshka"
     title: ClassVar[str] = "Matryoshka"
     earlier_defaults: ClassVar[dict[str, Any]] = {
-        "circuits": 1, "normalise": False, "validate": False, "reverse": False,
+        "circuits": 1, "normalise": False, "validate": False, "reverse": False, "node_rate": 0.0,
     }  # fmt: skip
 
     measure: Measure = CPR
@@ -39,6 +39,7 @@ class Matryoshka(TopKLearner):
     normalise: bool = False
     validate: bool = False
     reverse: bool = False
+    node_rate: float = 0.0
 
     @classmethod
     def published(cls, **options: Any) -> Matryoshka:

@@ -57,10 +57,11 @@ class TopKParameters(Learner, ABC):
     normalise: bool = True
     validate: bool = True
     reverse: bool = True
+    node_rate: float = 0.3
 
     earlier_defaults: ClassVar[Mapping[str, Any]] = {
         "forward": "hard", "draw": "curve", "decay": True, "circuits": 1, "normalise": False, "validate": False,
-        "reverse": False,
+        "reverse": False, "node_rate": 0.0,
     }  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -74,6 +75,8 @@ class TopKParameters(Learner, ABC):
             raise InputError(f"the learning rate must be a positive number, not {self.rate}")
         if not 0 <= self.noise < float("inf") or not 0 < self.temperature < float("inf"):
             raise InputError(f"noise must be at least 0 and temperature above, not {self.noise} and {self.temperature}")
+        if not 0 <= self.node_rate < float("inf"):
+            raise InputError(f"node_rate must be a number of at least 0, not {self.node_rate}")
         check_choice("forward", self.forward, ("hard", "sharp", "soft"))
         check_choice("draw", self.draw, ("log", "curve", "uniform"))
         if not 1 <= self.circuits <= MOST_RANKINGS:
@@ -111,7 +114,7 @@ class TopKParameters(Learner, ABC):
         return self.measure.learning_rate(graph.n_edges) * factor
 
     def rate_at(self, step: int, graph: BaseGraph) -> float:
-        """Return the learning rate of a step."""
+        """Return the learning rate of the edges' own parameters in a step."""
         return self.rate_for(graph) * (0.5 * (1 + math.cos(math.pi * step / self.steps)) if self.decay else 1.0)
 
     def sharp_temperature(self, step: int) -> float:

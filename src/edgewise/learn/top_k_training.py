@@ -81,7 +81,7 @@ def train(learner: TopKParameters, problem: LearningProblem, session: Session) -
         learner.steps,
         start=run.start,
         prepare=run.prepare,
-        rate=lambda step: learner.rate_at(step, problem.graph),
+        rate=lambda step: learner.rate_at(step, problem.graph) * run.relative_rates,
         betas=BETAS,
         describe=run.describe,
         window=WINDOW * learner.steps,
@@ -125,15 +125,35 @@ class _Run:
         return None if self.learner.warm is None else self.problem.rank_by(self.learner.warm, self.session)
 
     def start(self) -> Tensor:
-        """Return the first parameters [edge]."""
-        return torch.tensor(self.learner.start(self.problem.start or self.warm, self.problem.graph))
+        """Return the first parameters: those of the edges, then of nodes as sources, then of nodes as targets."""
+        graph = self.problem.graph
+        of_edges = torch.tensor(self.learner.start(self.problem.start or self.warm, graph))
+        return torch.cat([of_edges, torch.zeros(2 * graph.n_nodes)])
 
-    def check(self, theta: Tensor) -> float:
+    @property
+    def relative_rates(self) -> Tensor:
+        """The learning rate of every parameter, relative to that of the edges."""
+        graph = self.problem.graph
+        return torch.cat([torch.ones(graph.n_edges), torch.full((2 * graph.n_nodes,), self.learner.node_rate)])
+
+    @cached_property
+    def shared(self) -> tuple[Tensor, Tensor]:
+        """The index [edge] of the parameter that an edge shares with all edges of its source, and of its target."""
+        graph = self.problem.graph
+        source, target = (torch.tensor(nodes, dtype=torch.int64) for nodes in (graph.edge_source, graph.edge_target))
+        return graph.n_edges + source, graph.n_edges + graph.n_nodes + target
+
+    def values(self, parameters: Tensor) -> Tensor:
+        """Return the value [edge] of every edge: its own parameter and those of its source and target."""
+        of_source, of_target = (parameters.index_select(0, index) for index in self.shared)
+        return parameters[: self.problem.graph.n_edges] + of_source + of_target
+
+    def check(self, parameters: Tensor) -> float:
         """Return the area of the circuits of the best edges on validation examples, with the sign of a loss."""
         problem, measure = self.both, self.learner.measure
-        graph = problem.graph
+        graph, values = problem.graph, self.values(parameters)
         sizes = [size_to_edges(size, graph.n_edges) for size in problem.sizes]
-        circuits = [Circuit(graph, hard_top_k(theta, size).numpy() > 0) for size in sizes]
+        circuits = [Circuit(graph, hard_top_k(values, size).numpy() > 0) for size in sizes]
         evaluation = problem.evaluate(circuits, self.quiet, problem.validation)
         height = measure.height(
             faithfulness(evaluation.values.mean(1), evaluation.full.mean(), evaluation.empty.mean())
@@ -141,16 +161,18 @@ class _Run:
         return -measure.better * (float(areas(problem.sizes, height)) if len(sizes) > 1 else float(height[0]))
 
     def prepare(self) -> Callable[[TrainingState], tuple[float, Tensor]]:
-        """Return the function that computes the loss and the gradient [edge] of the next step."""
+        """Return the function that computes the loss and the gradient [parameter] of the next step."""
         learner, problem = self.learner, self.both
         runner = StepRunner(problem, self.session.engine, learner.measure, learner.n_examples, learner.seed)
         # Losses are normalised by those of one direction, which take half as long.
-        scale_of = _loss_scales(learner, self.split, runner, self.start()) if learner.normalise else lambda size: 1.0
+        first = self.values(self.start())
+        scale_of = _loss_scales(learner, self.split, runner, first) if learner.normalise else lambda size: 1.0
 
         def gradient_of(state: TrainingState) -> tuple[float, Tensor]:
             sizes, rng = _draw_sizes(learner, problem, state.step)
-            noise = rng.logistic(scale=learner.noise, size=(len(sizes), len(state.theta)))
-            theta = (state.theta + torch.tensor(noise, dtype=torch.float32)).requires_grad_()
+            noise = rng.logistic(scale=learner.noise, size=(len(sizes), problem.graph.n_edges))
+            parameters = state.theta.clone().requires_grad_()
+            theta = self.values(parameters) + torch.tensor(noise, dtype=torch.float32)
             soft = soft_top_k(theta, torch.tensor(sizes)[:, None], learner.temperature)
             weights = soft.detach()
             if learner.forward == "hard":
@@ -163,8 +185,8 @@ class _Run:
             scales = np.array([scale_of(size) for size in sizes]) / len(sizes)
             # Unless the forward pass is soft, this is straight through: the soft choice gets the gradient of what ran.
             gradient = gradient.view(len(sizes), -1) * torch.tensor(scales, dtype=torch.float32)[:, None]
-            (gradient,) = torch.autograd.grad(soft, theta, gradient)
-            return float((losses * scales).sum()), gradient.sum(0)
+            (gradient,) = torch.autograd.grad(soft, parameters, gradient)
+            return float((losses * scales).sum()), gradient
 
         return gradient_of
 
@@ -179,8 +201,9 @@ class _Run:
         about["both_directions"] = len(self.both.task) > len(self.split.task)
         validation = self.both.validation
         if validation is None:
-            return Unit({"value": (state.theta - state.theta.min()).numpy()}, about)
-        learned, first = state.best.double().numpy(), self.start().double().numpy()
+            value = self.values(state.theta)
+            return Unit({"value": (value - value.min()).numpy()}, about)
+        learned, first = (self.values(each).double().numpy() for each in (state.best, self.start()))
         candidates = {"learned": learned, "half-way": (first + learned) / 2}
         if problem.start is not None:
             candidates["start"] = first

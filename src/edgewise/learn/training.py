@@ -139,7 +139,13 @@ class TrainingState:
         return cls(**arrays, losses=tuple(about["losses"]), checks=checks, seconds=about["seconds"])
 
     def adam_step(
-        self, gradient: Tensor, loss: float, rate: float, seconds: float, betas: tuple[float, float], window: float = 1
+        self,
+        gradient: Tensor,
+        loss: float,
+        rate: float | Tensor,
+        seconds: float,
+        betas: tuple[float, float],
+        window: float = 1,
     ) -> TrainingState:
         """Return the state after a step of Adam. `average` is over about the last `window` steps.
 
@@ -175,7 +181,7 @@ class Training:
     steps     how many, at most
     start     returns the first parameters [parameter]
     prepare   called once; returns the function that computes a step's loss and gradient from the state
-    rate      step -> learning rate
+    rate      step -> learning rate, of all parameters or of each [parameter]
     betas     of Adam
     describe  final state -> the array `value` [edge], and details for the ranking's `origin`
     window    steps over which parameters are averaged, about
@@ -185,7 +191,7 @@ class Training:
     steps: int
     start: Callable[[], Tensor]
     prepare: Callable[[], Callable[[TrainingState], tuple[float, Tensor]]]
-    rate: Callable[[int], float]
+    rate: Callable[[int], float | Tensor]
     betas: tuple[float, float]
     describe: Callable[[TrainingState], Unit]
     window: float = 1
