@@ -32,7 +32,7 @@ from edgewise.results import read_result
 from edgewise.tasks import Kl
 from edgewise.tasks.known import KNOWN
 from edgewise.verify import VerifySettings, add_path, draw_circuit, plan_verification
-from edgewise.verify.comparisons import distance
+from edgewise.verify.circuit_tests import distance
 
 NAMES = [name.removeprefix("known/") for name in KNOWN]
 SETTINGS = VerifySettings(n_circuits=40, tolerance=0.05)

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from edgewise.verify import VerifySettings, hsic
-from edgewise.verify.comparisons import distance, necessity, sufficiency
-from edgewise.verify.exact_tests import binomial_at_most
-from edgewise.verify.minimality import minimality
+from edgewise.verify.circuit_tests import binomial_at_most, distance, minimality, necessity, sufficiency
 
 SETTINGS = VerifySettings()
 
@@ -35,7 +33,7 @@ def test_necessity(peer):
     np.testing.assert_allclose(test.p, peer["partial_necessity_p"], rtol=1e-9)
 
 
-def test_minimality_before_the_correction_that_circuitry_lacks(peer):
+def test_minimality_given_the_reference_of_circuitry(peer):
     changes = distance(peer["circuit"][0], peer["without_edge"], 1.0)
     random = distance(peer["with_path"], peer["without_path_edge"], 1.0)
     names = [str(edge) for edge in range(len(changes))]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..recipes.forecast import Work
     from ..runtime.session import Session
     from ..verify import VerifySettings
-    from ..verify.plan import VerificationPlan
+    from ..verify.verify_circuit import VerificationPlan
 
 # With 60 draws and 80 examples every test can reach significance. 1e12 operations take about ten seconds on two cores.
 QUICK_CIRCUITS, QUICK_EXAMPLES, QUICK_OPERATIONS = 60, 80, 1e12

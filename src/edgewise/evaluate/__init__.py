@@ -2,7 +2,7 @@
 
 from .ablations import ABLATIONS, DEFAULT_ABLATION, Ablation, Mean, Patching, PositionalMean, Zero
 from .attention import Attention, record_attention, strongest_heads
-from .curve import DEFAULT_SHARE, SIZES, Curve, area, areas, check_metric, size_to_edges
+from .curve import DEFAULT_SHARE, SIZES, Curve, areas, check_metric, size_to_edges
 from .faithfulness import FAITHFULNESS, MIB, Faithfulness, MibFaithfulness, RatioFaithfulness, faithfulness
 from .intervals import (
     CONFIDENCE,

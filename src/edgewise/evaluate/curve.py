@@ -36,11 +36,6 @@ def areas(shares: ArrayLike, heights: ArrayLike) -> FloatArray:
     return (np.diff(x) * (y[..., 1:] + y[..., :-1]) / 2).sum(-1)
 
 
-def area(shares: ArrayLike, heights: ArrayLike) -> float:
-    """Return the area under one curve."""
-    return float(areas(shares, heights))
-
-
 def check_metric(name: str, values: FloatArray) -> None:
     """Raise InputError for values of a metric, read from a file, of which no area can be computed."""
     if values.dtype.kind != "f" or not (np.abs(values) <= MAX_METRIC).all():
@@ -96,7 +91,7 @@ class Curve:
         check_is("measure", Measure, measure)
         if len(self.shares) < 2:
             raise InputError("a curve of fewer than two sizes has no area; give more sizes")
-        return area(self.shares, measure.height(self.faithfulness))
+        return float(areas(self.shares, measure.height(self.faithfulness)))
 
     @property
     def nonempty_sizes(self) -> list[int]:

@@ -74,10 +74,3 @@ def faithfulness(circuit: ArrayLike, full: ArrayLike, empty: ArrayLike, definiti
     if np.isnan(values).any() and not np.isnan(parts[0]).any():
         raise InputError(definition.undefined.format(full=float(parts[1].mean())))
     return values
-
-
-def reweighted_faithfulness(
-    weights: FloatArray, values: FloatArray, full: FloatArray, empty: FloatArray, definition: Faithfulness = MIB
-) -> FloatArray:
-    """Return faithfulness [resample, circuit] under weights [resample, example]; NaN where it is undefined."""
-    return definition.compute(weights @ values.T, weights @ full[:, None], weights @ empty[:, None])

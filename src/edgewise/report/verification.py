@@ -128,15 +128,15 @@ def verification_page(record: Mapping[str, Any], circuit: str) -> str:
         "<h2>Tests</h2>",
         _html_table(("test", "null hypothesis", "statistic", "p", "verdict"), tests),
         "<p><small>Sufficiency, necessity, equivalence, completeness and robustness pass if the null hypothesis is "
-        "rejected. Minimality passes if no edge, and independence if nothing, is rejected. P-values of minimality and "
-        "robustness are corrected by Holm's method.</small></p>",
+        "rejected. Minimality passes if no edge, and independence if nothing, is rejected. P-values of robustness are "
+        "corrected by Holm's method.</small></p>",
         "<h2>Random circuits</h2>",
         f"<p><img alt='Faithfulness of the circuit and of random circuits' src='data:image/png;base64,{image}'></p>",
     ]
     if conditions:
         parts += ["<h2>Robustness</h2>", _html_table(("condition", "faithfulness", "beats", "p", ""), conditions)]
     if edge_rows:
-        heads = ("edge", "faithfulness lost", "exceeds random", "p", "")
+        heads = ("edge", "faithfulness lost", "exceeds random paths", "p", "")
         parts += ["<h2>Edges, cut from the circuit one at a time</h2>", _html_table(heads, edge_rows)]
     if nodes:
         node_rows = [(name, format_score(effect)) for name, effect in nodes]
