@@ -142,6 +142,11 @@ def test_impossible_comparisons_raise():
         compare(draw(10, 0), draw(10, 1), CPR)
     with pytest.raises(InputError, match="same examples"):
         compare(draw(10, 0), draw(12, 0), CPR)
+    other_sizes = replace(draw(10, 0), shares=(0.1, 0.3, 0.6, 0.7))
+    with pytest.raises(InputError, match="over the same sizes"):
+        compare(draw(10, 0), other_sizes, CPR)
+    with pytest.raises(InputError, match=r"\(mib\) and .* \(ratio\)"):
+        compare(draw(10, 0), replace(draw(10, 0), definition=RatioFaithfulness()), CPR)
     with pytest.raises(InputError, match="at least 2"):
         resample(draw(10, 0), CPR, 1)
     with pytest.raises(InputError, match="between 0 and 1"):

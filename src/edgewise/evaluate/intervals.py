@@ -171,6 +171,11 @@ def compare(
     Comparison
         The area of `curve` minus that of `other`, its interval, and whether it is significant.
 
+    Raises
+    ------
+    InputError
+        If the curves have other examples, other sizes, or other definitions of faithfulness.
+
     Examples
     --------
     >>> greedy, ilp = discovery.of(edgewise.CMD)[:2]
@@ -180,6 +185,11 @@ def compare(
         raise InputError(
             f"a paired comparison needs curves on the same examples, but these have {len(curve.full)} and "
             f"{len(other.full)} examples or other values of the full and empty circuit"
+        )
+    if (curve.shares, curve.definition) != (other.shares, other.definition):
+        raise InputError(
+            "areas can be compared over the same sizes with the same definition of faithfulness only, but these are over "
+            f"{curve.shares} ({curve.definition.name}) and {other.shares} ({other.definition.name})"
         )
     return resample(curve, measure, resamples, seed).minus(resample(other, measure, resamples, seed), confidence)
 
