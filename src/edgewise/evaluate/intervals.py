@@ -188,7 +188,7 @@ def compare(
         )
     if (curve.shares, curve.definition) != (other.shares, other.definition):
         raise InputError(
-            "areas can be compared over the same sizes with the same definition of faithfulness only, but these are over "
+            "areas are compared over the same sizes and by the same definition of faithfulness, but these are over "
             f"{curve.shares} ({curve.definition.name}) and {other.shares} ({other.definition.name})"
         )
     return resample(curve, measure, resamples, seed).minus(resample(other, measure, resamples, seed), confidence)
