@@ -10,8 +10,8 @@ import typer
 
 from ..core.circuit import Circuit, masks_digest
 from ..errors import InputError
-from ..evaluate.faithfulness import Faithfulness
 from ..evaluate.intervals import CONFIDENCE, faithfulness_intervals
+from ..evaluate.measures import Faithfulness
 from ..graph import Graph, SpanGraph
 from ..io.formats import read_edge_file
 from ..recipes.run_info import ModelAccuracy, warn_of_failure

@@ -27,8 +27,7 @@ from ..core.scores import EdgeScores
 from ..core.statistics import INTERVALS, Bootstrap
 from ..errors import InputError
 from ..evaluate.ablations import ABLATIONS, Ablation
-from ..evaluate.faithfulness import FAITHFULNESS, Faithfulness
-from ..evaluate.measures import MEASURES
+from ..evaluate.measures import FAITHFULNESS, MEASURES, Faithfulness
 from ..graph import LEVELS, Graph, SpanGraph
 from ..io.reading import first_line
 from ..learn import TopKLearner

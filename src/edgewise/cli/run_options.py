@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import InputError, warn
 from ..evaluate.ablations import ABLATIONS
-from ..evaluate.faithfulness import FAITHFULNESS
+from ..evaluate.measures import FAITHFULNESS
 from ..models import DEMO
 from ..models.model_files import CONFIG_FILE
 from ..recipes.discovery import Discovery

@@ -15,8 +15,7 @@ from ..core.notebook import data_frame, from_report
 from ..errors import InputError
 from ..graph import size_to_edges as size_to_edges
 from ..method import check_is
-from .faithfulness import MIB, Faithfulness, faithfulness
-from .measures import CMD, CPR, Measure
+from .measures import CMD, CPR, MIB, Faithfulness, Measure, faithfulness
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

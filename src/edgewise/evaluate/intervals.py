@@ -24,8 +24,7 @@ from ..core.statistics import MAX_RESAMPLES, percentile_interval, resampling_wei
 from ..errors import InputError
 from ..method import check_is
 from .curve import Curve, areas
-from .faithfulness import MIB, Faithfulness, faithfulness
-from .measures import Measure
+from .measures import MIB, Faithfulness, Measure, faithfulness
 
 FloatArray = NDArray[np.float64]
 RESAMPLES = 2000

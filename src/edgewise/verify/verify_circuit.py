@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from ..core.circuit import Circuit
 from ..errors import InputError
 from ..evaluate.ablations import ABLATIONS, DEFAULT_ABLATION, Ablation
-from ..evaluate.faithfulness import MIB, faithfulness
 from ..evaluate.intervals import faithfulness_intervals
+from ..evaluate.measures import MIB, faithfulness
 from ..evaluate.run_circuits import Evaluation, check_graph, evaluate_circuits
 from ..method import check_is
 from ..models import Model
