@@ -1,10 +1,18 @@
-"""Scoring: how much does corrupting each edge hurt? Files are kinds of scorers; `run_scorer` runs them."""
+"""Scoring: how much does corrupting each edge hurt? One file per scorer; `run_scorer` runs them."""
 
+from .attn_lrp import AttnLrp
 from .base import BatchScores, Scorer
+from .clean_corrupted import CleanCorrupted
+from .eap import Eap
+from .eap_ig import EapIg
+from .eap_ig_activations import EapIgActivations
 from .exact import Exact
-from .gradient_scorers import CleanCorrupted, Eap, EapIg, EapIgActivations, ExpectedGradients, GradDrop, MaskIg
+from .expected_gradients import ExpectedGradients
+from .gim import Gim
+from .grad_drop import GradDrop
 from .information_flow_routes import InformationFlowRoutes
-from .rule_scorers import AttnLrp, Gim, RelP, RelPQk
+from .mask_ig import MaskIg
+from .relp import RelP, RelPQk
 
 SCORERS: dict[str, type[Scorer]] = {
     scorer.name: scorer

@@ -10,6 +10,9 @@ from ..tasks.metrics import Metric
 from .base import BatchScores, Scorer
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..models.forward import Trace
     from ..models.prepare import Prepared
 
 
@@ -44,25 +47,32 @@ class InformationFlowRoutes(Scorer):
         with torch.no_grad():
             readouts = (batch.run(embedding) for embedding in (batch.clean, batch.corrupted))
             clean, corrupted = (batch.read_out(run, metric.reads_all_logits) for run in readouts)
-            whole, graph, real = batch.with_all_positions(), batch.model.graph, batch.batch.real
-            trace = whole.run(whole.clean)
-            # One reader for the heads of a layer, one for its MLP, and the logits.
-            streams = [stream for layer in zip(trace.attention_in, trace.mlp_in, strict=True) for stream in layer]
-            readers = torch.stack([stream.to(batch.clean.device) for stream in (*streams, trace.final)], 2)
-            parts = []
-            for sources in whole.sources(trace).parts:
-                moved = readers.to(sources)
-                distance = torch.cdist(sources.transpose(1, 2).contiguous(), moved, p=1)
-                parts.append((moved.abs().sum(-1)[:, :, None] - distance).clamp(min=0).to(readers.device))
-            proximity = torch.cat(parts, 2)  # [example, position, source, reader]
-            blocks = []
-            for reader, block in enumerate(graph.blocks):
-                n_sources = graph.n_sources
-                if reader < 2 * graph.n_layers:
-                    n_sources = (graph.mlp_sources if reader % 2 else graph.attention_sources)(reader // 2)
-                share = proximity[:, :, :n_sources, reader]
-                total = share.sum(-1, keepdim=True).clamp(min=torch.finfo(share.dtype).tiny)
-                mean = (share / total * real[:, :, None]).sum(1) / real.sum(1, keepdim=True)
-                blocks.append(mean.repeat_interleave((block.stop - block.start) // n_sources, 1))
-            values = torch.cat(blocks, 1)
+            whole = batch.with_all_positions()
+            values = _edge_shares(whole, whole.run(whole.clean))
             return BatchScores(values, metric.checked(clean, clean), metric.checked(corrupted, clean))
+
+
+def _edge_shares(batch: Prepared, trace: Trace) -> Tensor:
+    """Return the mean shares [example, edge] of a run of all positions."""
+    import torch
+
+    graph, real = batch.model.graph, batch.batch.real
+    # One reader for the heads of a layer, one for its MLP, and the logits.
+    streams = [stream for layer in zip(trace.attention_in, trace.mlp_in, strict=True) for stream in layer]
+    readers = torch.stack([stream.to(batch.clean.device) for stream in (*streams, trace.final)], 2)
+    parts = []
+    for sources in batch.sources(trace).parts:
+        moved = readers.to(sources)
+        distance = torch.cdist(sources.transpose(1, 2).contiguous(), moved, p=1)
+        parts.append((moved.abs().sum(-1)[:, :, None] - distance).clamp(min=0).to(readers.device))
+    proximity = torch.cat(parts, 2)  # [example, position, source, reader]
+    blocks = []
+    for reader, block in enumerate(graph.blocks):
+        n_sources = graph.n_sources
+        if reader < 2 * graph.n_layers:
+            n_sources = (graph.mlp_sources if reader % 2 else graph.attention_sources)(reader // 2)
+        share = proximity[:, :, :n_sources, reader]
+        total = share.sum(-1, keepdim=True).clamp(min=torch.finfo(share.dtype).tiny)
+        mean = (share / total * real[:, :, None]).sum(1) / real.sum(1, keepdim=True)
+        blocks.append(mean.repeat_interleave((block.stop - block.start) // n_sources, 1))
+    return torch.cat(blocks, 1)

@@ -19,10 +19,11 @@ from ..models.torch_modes import default_torch_modes
 from ..runtime.engine import choose_item_size, run_batches, thread_count
 from ..runtime.partial_unit import Columns
 from ..runtime.session import DEFAULT_SESSION, Session
+from ..runtime.store import Unit
 from ..runtime.unit_keys import unit_key
 from ..tasks import DEFAULT_METRIC, Example, Metric, Task, check_examples
 from .base import BatchScores, Scorer
-from .gradient_scorers import EapIg
+from .eap_ig import EapIg
 
 DEFAULT_SCORER = EapIg()
 
@@ -43,16 +44,8 @@ class ScoreJob:
         tokens = make_batch(examples, model.transformer.device)
         batch = prepare(model.transformer, tokens, by_span=self.by_span, level=self.level)
         scores = self.scorer.score(batch, self.metric)
-        n_examples, n_edges = len(examples), batch.graph.n_edges * (tokens.n_spans if self.by_span else 1)
-        expected = {"values": (n_examples, n_edges), "clean_metric": (n_examples,), "corrupted_metric": (n_examples,)}
-        if not isinstance(scores, BatchScores):
-            raise InputError(f"scorer {self.scorer.name!r} must return BatchScores, not {type(scores).__name__}")
-        for name, expected_shape in expected.items():
-            shape = tuple(getattr(getattr(scores, name), "shape", ()))
-            if shape != expected_shape:
-                raise InputError(
-                    f"scorer {self.scorer.name!r} gave {name} of shape {shape}, but {expected_shape} is expected"
-                )
+        n_edges = batch.graph.n_edges * (tokens.n_spans if self.by_span else 1)
+        _check_scores(scores, self.scorer, len(examples), n_edges)
         # A custom metric or scorer may return tensors that still require gradients.
         metrics = (scores.clean_metric, scores.corrupted_metric)
         clean, corrupted = (metric.detach().cpu().double().numpy() for metric in metrics)
@@ -120,26 +113,15 @@ def score_edges(
     graph, size, key = _plan(session, model, task, scorer, metric, batch_size, memory, positions, level)
     unit = store.find(key)
     if unit is None:
-        job_scorer = scorer
+        prepared_scorer = scorer
         if scorer.first_scorer is not None:
             # A pass over all examples. With a store it is a unit of its own, so that it resumes, too.
             first_scores = score_edges(
                 model, task, scorer.first_scorer, metric,
                 positions=positions, level=level, batch_size=batch_size, memory=memory, session=session,
             )  # fmt: skip
-            job_scorer = scorer.with_first_scores(first_scores.mean())
-        job = ScoreJob(job_scorer, metric, positions, level)
-        batches = plan_batches(task.examples, size)
-        columns: Columns = {"values": ((graph.n_edges,), np.float32), "metrics": ((2,), np.float64)}
-        with store.open_partial(key, len(task), columns) as partial, session.reporting() as reporting:
-            reporting.report("score", partial.n_done, len(task))
-            missing = [rows for rows in batches if partial.is_missing(rows)]
-            for rows, (values, clean, corrupted) in run_batches(
-                session.engine, model, task.examples, missing, job, n_items_in_all=len(batches)
-            ):
-                partial.write_rows(rows, values=values, metrics=np.stack([clean, corrupted], axis=1))
-                reporting.report("score", partial.n_done, len(task))
-            unit = store.finish(key, partial, {"seconds": partial.seconds})
+            prepared_scorer = scorer.with_first_scores(first_scores.mean())
+        unit = _score(graph, model, task, ScoreJob(prepared_scorer, metric, positions, level), size, key, session)
     clean_metric, corrupted_metric = np.ascontiguousarray(unit.arrays["metrics"].T).mean(1).tolist()
     try:
         check_contrast(clean_metric, corrupted_metric, task, metric)
@@ -221,6 +203,21 @@ def score_need(scorer: Scorer, graph: BaseGraph, model: Model, task: Task) -> Ne
     return need
 
 
+def _score(graph: BaseGraph, model: Model, task: Task, job: ScoreJob, size: int, key: str, session: Session) -> Unit:
+    """Return the arrays `values` [example, edge] and `metrics` [example, 2] of clean and corrupted runs."""
+    batches = plan_batches(task.examples, size)
+    columns: Columns = {"values": ((graph.n_edges,), np.float32), "metrics": ((2,), np.float64)}
+    with session.store.open_partial(key, len(task), columns) as partial, session.reporting() as reporting:
+        reporting.report("score", partial.n_done, len(task))
+        missing = [rows for rows in batches if partial.is_missing(rows)]
+        for rows, (values, clean, corrupted) in run_batches(
+            session.engine, model, task.examples, missing, job, n_items_in_all=len(batches)
+        ):
+            partial.write_rows(rows, values=values, metrics=np.stack([clean, corrupted], axis=1))
+            reporting.report("score", partial.n_done, len(task))
+        return session.store.finish(key, partial, {"seconds": partial.seconds})
+
+
 def check_contrast(clean: float, corrupted: float, task: Task, metric: Metric) -> None:
     """Raise InputError if the mean metric is the same on clean and corrupted prompts: then no edge matters."""
     if abs(clean - corrupted) <= 1e-6 * max(abs(clean), abs(corrupted), 1e-6):
@@ -234,3 +231,14 @@ def check_contrast(clean: float, corrupted: float, task: Task, metric: Metric) -
             f"corrupted ones ({corrupted:.4g}): correct and incorrect, or clean and corrupted, may be swapped",
             SwappedWarning,
         )
+
+
+def _check_scores(scores: object, scorer: Scorer, examples: int, edges: int) -> None:
+    """Raise InputError if a custom scorer returns something else than scores of the expected shapes."""
+    if not isinstance(scores, BatchScores):
+        raise InputError(f"scorer {scorer.name!r} must return BatchScores, not {type(scores).__name__}")
+    expected = {"values": (examples, edges), "clean_metric": (examples,), "corrupted_metric": (examples,)}
+    for name, expected_shape in expected.items():
+        shape = tuple(getattr(getattr(scores, name), "shape", ()))
+        if shape != expected_shape:
+            raise InputError(f"scorer {scorer.name!r} gave {name} of shape {shape}, but {expected_shape} is expected")
