@@ -5,8 +5,8 @@
 
 A plain evaluation is the evaluation of no circuit: a clean and a corrupted forward pass, and the metric of both.
 Sufficiency runs 100 random circuits of 1 % of the edges; minimality a circuit of 300 edges without each of its edges
-and of its nodes, and with each of 400 random paths. Seconds are CPU time per example, the minimum of several
-repetitions after a warm-up.
+and of its nodes, and 400 added paths with and without one of their edges. Seconds are CPU time per example, the minimum
+of several repetitions after a warm-up.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def power(models: list[str], examples: int, circuits: int, first_seed: int) -> N
     """Print how often the test of minimality detects a random path that was added to a true circuit.
 
     A random path may matter. It counts as superfluous, by the definition of the test, if the change of one of its edges
-    exceeds less than `quantile` of those of random paths. This is estimated with the random paths of all other seeds.
+    exceeds less than `quantile` of those of random paths. This is estimated with the reference draws of other seeds.
     """
     for name in models:
         model, truth = load_model(name, device="cpu"), known_circuit(name)

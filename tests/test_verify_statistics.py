@@ -120,7 +120,7 @@ def test_p_values_of_independence_are_uniform_if_numbers_are_independent():
 
 
 def test_the_chance_that_any_edge_that_matters_is_called_superfluous_is_at_most_alpha():
-    """Edges exceed 0 to 100 % of random paths. Those that exceed 90 % or more matter, however many there are."""
+    """Edges exceed 0 to 100 % of random ones. Those that exceed 90 % or more matter, however many there are."""
     rng = np.random.default_rng(4)
     n_edges, alarms, p_values = 20, 0, []
     changes = np.concatenate([np.linspace(0, 0.89, n_edges // 2), np.linspace(0.9, 1, n_edges // 2)])

@@ -136,7 +136,7 @@ def verification_page(record: Mapping[str, Any], circuit: str) -> str:
     if conditions:
         parts += ["<h2>Robustness</h2>", _html_table(("condition", "faithfulness", "beats", "p", ""), conditions)]
     if edge_rows:
-        heads = ("edge", "faithfulness lost", "exceeds random paths", "p", "")
+        heads = ("edge", "faithfulness lost", "exceeds random", "p", "")
         parts += ["<h2>Edges, cut from the circuit one at a time</h2>", _html_table(heads, edge_rows)]
     if nodes:
         node_rows = [(name, format_score(effect)) for name, effect in nodes]

@@ -88,23 +88,24 @@ def _count_wins(
 
 
 def minimality(
-    changes: FloatArray, path_changes: FloatArray, edges: Sequence[str], settings: VerifySettings
+    changes: FloatArray, random_changes: FloatArray, edges: Sequence[str], settings: VerifySettings
 ) -> CircuitTest:
     """Test every edge of a circuit: is it superfluous?
 
-    changes       [edge of the circuit] the distance between the circuit and the circuit without the edge
-    path_changes  [draw] the distance between the circuit and the circuit with a random path added to it
-    edges         the names of the edges
+    changes         [edge of the circuit] the distance between the circuit and the circuit without the edge
+    random_changes  [draw] the same for an edge of a random path that was added to the circuit
+    edges           the names of the edges
 
     The detail `edges` has a row per edge; `superfluous` lists the names of superfluous edges.
 
-    P-values need no correction for the number of edges. All edges are compared with the same draws, so an edge of a
-    larger change has a larger p-value. Of the edges that do matter more than `quantile` of random paths, the one of
-    the smallest change is thus the first to be called superfluous by mistake, and the chance of that is at most alpha.
+    P-values need no correction for the number of edges. All edges are compared with the same draws, so of two edges,
+    the one with the larger change never has the smaller p-value. Consider the edges that are not superfluous: those
+    that exceed at least `quantile` of all possible draws. If any of them is called superfluous by mistake, then so is
+    the one with the smallest change. The chance of that is at most alpha, because it is the mistake of a single test.
     """
-    draws = len(path_changes)
+    draws = len(random_changes)
     # Changes of dead edges are rounding errors: equal ones are not larger than each other.
-    wins = (changes[:, None] > path_changes).sum(1).tolist()
+    wins = (changes[:, None] > random_changes).sum(1).tolist()
     p_by_wins = {count: binomial_at_most(count, draws, settings.quantile) for count in set(wins)}
     rows = [
         {
@@ -121,13 +122,13 @@ def minimality(
     verdict, advice = judge(not superfluous, draws, needed, "added paths")
     return CircuitTest(
         name="minimality",
-        null=f"Every edge of the circuit matters more than {settings.quantile:.0%} of random paths that are added.",
+        null=f"Every edge of the circuit matters more than {settings.quantile:.0%} of edges of added random paths.",
         measured="share of superfluous edges",
         statistic=len(superfluous) / len(rows),
         p=min(p_by_wins.values()),
         verdict=verdict,
         advice=advice,
-        details={"draws": draws, "superfluous": superfluous, "edges": rows, "random": path_changes.tolist()},
+        details={"draws": draws, "superfluous": superfluous, "edges": rows, "random": random_changes.tolist()},
     )
 
 

@@ -127,7 +127,7 @@ class Verification:
 
     @property
     def superfluous(self) -> tuple[str, ...]:
-        """The names of the edges that do not matter more than random paths."""
+        """The names of the edges that do not matter more than random ones."""
         test = next((test for test in self.tests if test.name == "minimality"), None)
         return () if test is None else tuple(test.details["superfluous"])
 

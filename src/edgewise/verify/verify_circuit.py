@@ -123,12 +123,24 @@ def plan_verification(
     if "minimality" in tests:
         groups["without edge"] = [pruned.without(edge) for edge in pruned.edges]
         groups["without node"] = [pruned.without(node) for node in inner_nodes(pruned)]
-        groups["with path"] = [add_path(pruned, rngs[2])[0] for _ in range(PATHS_PER_CIRCUIT * n)]
+        groups["with path"], groups["without path edge"] = draw_reference(pruned, PATHS_PER_CIRCUIT * n, rngs[2])
     if "completeness" in tests and inner_nodes(pruned):
         sets, full = draw_node_sets(pruned, n, rngs[3]), Circuit.full(graph)
         groups["cut circuit"] = [pruned.without(nodes) for nodes in sets]
         groups["cut model"] = [full.without(nodes) for nodes in sets]
     return VerificationPlan(pruned, {name: tuple(circuits) for name, circuits in groups.items()})
+
+
+def draw_reference(circuit: Circuit, draws: int, rng: Rng) -> tuple[list[Circuit], list[Circuit]]:
+    """Return circuits with one random path added, and the same circuits without one of the added edges."""
+    with_path, without_edge = [], []
+    for _ in range(draws):
+        larger, added = add_path(circuit, rng)
+        mask = larger.mask.copy()
+        mask[rng.choice(added)] = False
+        with_path.append(larger)
+        without_edge.append(Circuit(circuit.graph, mask))
+    return with_path, without_edge
 
 
 def inner_nodes(circuit: Circuit) -> list[str]:
@@ -269,8 +281,8 @@ def _test_all(
         if "outside complement" in values:
             yield necessity(cut, distance(values["outside complement"], full, span), settings, OUTSIDE)
     if "minimality" in tests:
-        changes, path_changes = (distance(own, values[name], span) for name in ("without edge", "with path"))
-        yield minimality(changes, path_changes, plan.circuit.edges, settings)
+        reference = distance(values["with path"], values["without path edge"], span)
+        yield minimality(distance(own, values["without edge"], span), reference, plan.circuit.edges, settings)
     if "equivalence" in tests:
         test = equivalence(own, full, span, settings)
         never = f"no circuit beats the model by {ran.metric.name}: choose another metric for this test"
