@@ -4,9 +4,9 @@
     python benchmarks/verify.py --power    # how often a superfluous path is detected, on the models with known circuits
 
 A plain evaluation is the evaluation of no circuit: a clean and a corrupted forward pass, and the metric of both.
-Sufficiency runs 100 random circuits of 1 % of the edges; minimality a circuit of 300 edges without each of its edges,
-and 100 added paths with and without one of their edges. Seconds are CPU time per example, the minimum of several
-repetitions after a warm-up.
+Sufficiency runs 100 random circuits of 1 % of the edges; minimality a circuit of 300 edges without each of its edges
+and of its nodes, and 400 added paths with and without one of their edges. Seconds are CPU time per example, the minimum
+of several repetitions after a warm-up.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def cost(repeats: int) -> None:
         print(f"{name}: {len(circuits)} circuits, {measured:.2f} s = {measured / plain:.1f} plain evaluations")
 
 
-def power(models: list[str], examples: int, circuits: int) -> None:
+def power(models: list[str], examples: int, circuits: int, first_seed: int) -> None:
     """Print how often the test of minimality detects a random path that was added to a true circuit.
 
     A random path may matter. It counts as superfluous, by the definition of the test, if the change of one of its edges
@@ -66,7 +66,7 @@ def power(models: list[str], examples: int, circuits: int) -> None:
         model, truth = load_model(name, device="cpu"), known_circuit(name)
         task = load_task(name, model, "test", examples)
         rows, random, n_wrong = [], [], 0
-        for seed in range(SEEDS):
+        for seed in range(first_seed, first_seed + SEEDS):
             larger, added = add_path(truth, np.random.default_rng([seed, 1]))
             settings = VerifySettings(n_circuits=circuits, seed=seed)
             details = verify_circuit(model, task, larger, settings, tests=["minimality"]).test("minimality").details
@@ -76,7 +76,7 @@ def power(models: list[str], examples: int, circuits: int) -> None:
             n_wrong += bool(set(details["superfluous"]) - names)
         detected = np.array([any(row["superfluous"] for row in path) for path in rows])
         least = np.array([min(row["change"] for row in path) for path in rows])
-        others = [np.concatenate(random[:seed] + random[seed + 1 :]) for seed in range(SEEDS)]
+        others = [np.concatenate(random[:row] + random[row + 1 :]) for row in range(SEEDS)]
         shares = np.array([(change > other).mean() for change, other in zip(least, others, strict=True)])
         superfluous = shares < VerifySettings().quantile
         edges = [row["superfluous"] for path in rows for row in path]
@@ -97,10 +97,14 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--examples", type=int, default=20, help="for --power")
     parser.add_argument("--circuits", type=int, default=100, help="for --power")
+    parser.add_argument("--first-seed", type=int, default=0, help="for --power")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     warnings.simplefilter("ignore")
-    power(options.models, options.examples, options.circuits) if options.power else cost(options.repeats)
+    if options.power:
+        power(options.models, options.examples, options.circuits, options.first_seed)
+    else:
+        cost(options.repeats)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import numpy as np
 
 from edgewise import EdgeScores
 from edgewise.core.statistics import summarise
-from edgewise.evaluate import SIZES, Attention, area
+from edgewise.evaluate import SIZES, Attention, areas
 from edgewise.graph import Graph
 from edgewise.recipes.recipe import paper_recipes, select_circuits
 from edgewise.recipes.run_info import Prompt
@@ -68,7 +68,7 @@ def random_view(graph: Graph, mean: np.ndarray, seed: int = 0) -> View:
                 for share, selection, at in zip(SIZES, selections, reached, strict=True)
             )
             circuits = tuple(selection.circuit for selection in selections)
-            value = area(SIZES, measure.height(reached))
+            value = areas(SIZES, measure.height(reached))
             rows.append(ViewRow(0, measure.name, recipe.name, sizes, circuits, recipe.parameter_text, measure.better,
                                 value, (0.9 * value, 1.1 * value), metric))  # fmt: skip
     return View("random · ioi", graph, (run,), tuple(rows), 0, 5)

@@ -338,7 +338,7 @@ def test_a_command_whose_result_is_in_place_shows_it_again(edgewise, tmp_path, m
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with monkeypatch.context() as patch:
         work = (
-            "score.run_scorer.run_batches", "evaluate.run_circuits._evaluate", "learn.run_learner.check_is",
+            "score.run_scorer.run_batches", "evaluate.run_circuits.plan_batches", "learn.run_learner.check_is",
             "cli.select.solve", "cli.select.solve_path", "recipes.forecast.forecast",
         )  # fmt: skip
         for name in work:

@@ -5,7 +5,7 @@ import pytest
 
 from edgewise import Circuit, Graph, InputError
 from edgewise.evaluate import SIZES, Curve, MibFaithfulness, RatioFaithfulness
-from edgewise.evaluate.curve import area, faithfulness, size_to_edges
+from edgewise.evaluate.curve import areas, faithfulness, size_to_edges
 from edgewise.evaluate.known import auroc
 
 MIB, RATIO = MibFaithfulness(), RatioFaithfulness()
@@ -62,7 +62,7 @@ def test_sizes_round_down_as_in_mib():
 
 
 def test_area_of_one_point_is_0():
-    assert area([0.5], [3.0]) == 0
+    assert areas([0.5], [3.0]) == 0
 
 
 def test_auroc_is_the_share_of_pairs_in_order():

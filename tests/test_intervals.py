@@ -7,7 +7,7 @@ import pytest
 
 from edgewise import CMD, CPR, InputError
 from edgewise.evaluate import Curve, MibFaithfulness, RatioFaithfulness
-from edgewise.evaluate.curve import area
+from edgewise.evaluate.curve import areas
 from edgewise.evaluate.intervals import Resampled, compare, faithfulness_intervals, resample
 
 SHARES = (0.1, 0.3, 0.6, 1.0)
@@ -53,7 +53,7 @@ def test_intervals_cover_the_true_area_at_about_their_level(measure, heights, no
 def test_paired_intervals_cover_the_true_difference_at_their_level_or_above(heights):
     """300 pairs of recipes, one of which is less faithful by known amounts."""
     less, covered = np.array([0.05, 0.02, 0.02, 0.0]), []
-    truth = area(SHARES, np.abs(1 - heights + less)) - area(SHARES, np.abs(1 - heights))
+    truth = areas(SHARES, np.abs(1 - heights + less)) - areas(SHARES, np.abs(1 - heights))
     for seed in range(300):
         one, rng = draw(100, seed, heights), np.random.default_rng(10**6 + seed)
         values = one.values - 2 * less[:, None] + rng.normal(0, 0.25, one.values.shape) * (less[:, None] > 0)
@@ -142,6 +142,11 @@ def test_impossible_comparisons_raise():
         compare(draw(10, 0), draw(10, 1), CPR)
     with pytest.raises(InputError, match="same examples"):
         compare(draw(10, 0), draw(12, 0), CPR)
+    other_sizes = replace(draw(10, 0), shares=(0.1, 0.3, 0.6, 0.7))
+    with pytest.raises(InputError, match="over the same sizes"):
+        compare(draw(10, 0), other_sizes, CPR)
+    with pytest.raises(InputError, match=r"\(mib\) and .* \(ratio\)"):
+        compare(draw(10, 0), replace(draw(10, 0), definition=RatioFaithfulness()), CPR)
     with pytest.raises(InputError, match="at least 2"):
         resample(draw(10, 0), CPR, 1)
     with pytest.raises(InputError, match="between 0 and 1"):

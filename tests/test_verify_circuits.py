@@ -26,13 +26,14 @@ from edgewise import (
     verify_circuit,
 )
 from edgewise.cli import verify as verify_command
+from edgewise.recipes.settings import Settings
 from edgewise.report.verification import read_verification
 from edgewise.report.viewer.view import view_of_run
 from edgewise.results import read_result
 from edgewise.tasks import Kl
 from edgewise.tasks.known import KNOWN
 from edgewise.verify import VerifySettings, add_path, draw_circuit, plan_verification
-from edgewise.verify.comparisons import distance
+from edgewise.verify.circuit_tests import binomial_at_most, distance, holm
 
 NAMES = [name.removeprefix("known/") for name in KNOWN]
 SETTINGS = VerifySettings(n_circuits=40, tolerance=0.05)
@@ -99,6 +100,20 @@ def test_an_added_path_is_superfluous(name):
         n_detected += bool(set(result.superfluous) & names)
         assert result.minimal_faithfulness is None or abs(result.minimal_faithfulness.estimate - 1) < 0.03
     assert n_detected >= 5
+
+
+@pytest.mark.parametrize(("name", "seed"), [("greater-than", 11), ("induction", 26), ("ioi", 10)])
+def test_an_added_path_that_fewer_draws_and_a_correction_miss_is_superfluous(name, seed):
+    model, task, truth = known(name)
+    larger, added = add_path(truth, np.random.default_rng([seed, 1]))
+    result = verify_circuit(model, task, larger, VerifySettings(seed=seed), tests=["minimality"])
+    names = {model.graph.edge_names[edge] for edge in added}
+    assert result.superfluous and set(result.superfluous) <= names
+    details = result.test("minimality").details
+    first_draws = np.array(details["random"][:100])
+    assert details["draws"] == 400
+    p = [binomial_at_most(int((row["change"] > first_draws).sum()), 100, 0.9) for row in details["edges"]]
+    assert holm(p).min() > 0.05
 
 
 @pytest.mark.parametrize("name", ["greater-than", "induction"])
@@ -327,6 +342,13 @@ def test_a_run_tests_its_circuit_only_if_that_takes_seconds(tested_run, monkeypa
     assert verify_run(False, Session()) is None
     record = verify_run(True, Session())
     assert record["examples"] == 8 and record["settings"]["n_circuits"] == VerifySettings().n_circuits
+
+
+@pytest.mark.parametrize("name", ["demo", *KNOWN])
+def test_runs_of_the_embedded_models_test_their_circuits(name):
+    model = load_model(name, device="cpu")
+    task = load_task("ioi" if name == "demo" else name, model, "test", 80)
+    assert verify_command.forecast_tests(model, task, Settings(), 0, False)
 
 
 def test_a_dry_run_forecasts_the_tests_that_the_run_would_make(monkeypatch, tmp_path):

@@ -88,7 +88,8 @@ def main() -> None:
     values, arrays = {}, {}
     for name, circuits in plan.groups.items():
         if circuits:
-            ran = evaluate_circuits(model, task, circuits)
+            # The first 60 of the added paths, which are more than the random circuits, are enough for a comparison.
+            ran = evaluate_circuits(model, task, circuits[: SETTINGS.n_circuits])
             values[name] = torch.tensor(ran.values)
             arrays[name.replace(" ", "_")] = ran.values
     full = torch.tensor(ran.full)

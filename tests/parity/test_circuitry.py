@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from edgewise.verify import VerifySettings, hsic
-from edgewise.verify.comparisons import distance, necessity, sufficiency
-from edgewise.verify.exact_tests import binomial_at_most
-from edgewise.verify.minimality import minimality
+from edgewise.verify.circuit_tests import distance, minimality, necessity, sufficiency
 
 SETTINGS = VerifySettings()
 
@@ -35,14 +33,13 @@ def test_necessity(peer):
     np.testing.assert_allclose(test.p, peer["partial_necessity_p"], rtol=1e-9)
 
 
-def test_minimality_before_the_correction_that_circuitry_lacks(peer):
+def test_minimality(peer):
     changes = distance(peer["circuit"][0], peer["without_edge"], 1.0)
     random = distance(peer["with_path"], peer["without_path_edge"], 1.0)
     names = [str(edge) for edge in range(len(changes))]
-    shares = [row["share"] for row in minimality(changes, random, names, SETTINGS).details["edges"]]
-    np.testing.assert_array_equal(shares, peer["minimality_share"])
-    p = [binomial_at_most(round(share * len(random)), len(random), 0.9) for share in shares]
-    np.testing.assert_allclose(p, peer["minimality_p"], rtol=1e-9)
+    rows = minimality(changes, random, names, SETTINGS).details["edges"]
+    np.testing.assert_array_equal([row["share"] for row in rows], peer["minimality_share"])
+    np.testing.assert_allclose([row["p"] for row in rows], peer["minimality_p"], rtol=1e-9)
 
 
 def test_hsic_with_the_same_width_for_both(peer):

@@ -2,8 +2,7 @@
 
 from .ablations import ABLATIONS, DEFAULT_ABLATION, Ablation, Mean, Patching, PositionalMean, Zero
 from .attention import Attention, record_attention, strongest_heads
-from .curve import DEFAULT_SHARE, SIZES, Curve, area, areas, check_metric, size_to_edges
-from .faithfulness import FAITHFULNESS, MIB, Faithfulness, MibFaithfulness, RatioFaithfulness, faithfulness
+from .curve import DEFAULT_SHARE, SIZES, Curve, areas, check_metric, size_to_edges
 from .intervals import (
     CONFIDENCE,
     Comparison,
@@ -16,4 +15,18 @@ from .intervals import (
     resample_heights,
 )
 from .known import auroc, known_circuit, precision_at_true_size
-from .measures import BOTH_MEASURES, CMD, CPR, MEASURES, CircuitModelDistance, CircuitPerformanceRatio, Measure
+from .measures import (
+    BOTH_MEASURES,
+    CMD,
+    CPR,
+    FAITHFULNESS,
+    MEASURES,
+    MIB,
+    CircuitModelDistance,
+    CircuitPerformanceRatio,
+    Faithfulness,
+    Measure,
+    MibFaithfulness,
+    RatioFaithfulness,
+    faithfulness,
+)

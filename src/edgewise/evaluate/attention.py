@@ -15,8 +15,6 @@ from ..models.torch_modes import default_torch_modes
 from ..tasks import Task
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from ..models import Model
 
 # All patterns together: a web page holds them.
@@ -75,15 +73,37 @@ def record_attention(model: Model, task: Task, examples: Sequence[int], heads: S
     It keeps as many heads as fit into 1.5 MB, and fewer examples if no head fits. None if nothing fits, as with prompts
     of thousands of tokens.
     """
-    lengths = tuple(task.examples[row].length for row in examples)
-    room = MAX_BYTES // max(1, 2 * sum(map(pairs, lengths)))
-    chosen = tuple(heads[:room])
+    import torch
+
+    from ..models.forward import attention_patterns, make_frame, run
+    from ..models.prepare import make_batch
+
+    def head_bytes(rows: Sequence[int]) -> int:
+        return sum(2 * pairs(task.examples[row].length) for row in rows)
+
+    while examples and head_bytes(examples) > MAX_BYTES:
+        examples = examples[:-1]
     if not examples or not heads:
         return None
-    if not chosen:
-        return record_attention(model, task, examples[:-1], heads)
-    values = tuple(_values(model, task.part([row]), chosen) for row in examples)
-    return Attention(tuple(examples), lengths, chosen, values)
+    chosen = tuple(heads[: MAX_BYTES // head_bytes(examples)])
+    transformer = model.transformer
+    layers, places = np.divmod(np.asarray(chosen) - 1, model.graph.n_heads + 1)
+    values = []
+    for row in examples:
+        batch = make_batch([task.examples[row]], transformer.device)
+        frame = make_frame(transformer, batch.real, batch.branch)
+        query, key = np.tril_indices(batch.clean.shape[1])
+        sides = []
+        for tokens in (batch.clean, batch.corrupted):
+            with torch.no_grad():
+                layered = attention_patterns(transformer, run(transformer, transformer.embed(tokens), frame), frame)
+            patterns = [
+                layered[layer][0, head].float().cpu().numpy() for layer, head in zip(layers, places, strict=True)
+            ]
+            sides.append(np.round(MAX_LEVEL * np.stack(patterns)[:, query, key]).astype(np.uint8))
+        values.append(np.stack(sides))
+    lengths = tuple(task.examples[row].length for row in examples)
+    return Attention(tuple(examples), lengths, chosen, tuple(values))
 
 
 def strongest_heads(graph: Graph, strength: NDArray[np.floating]) -> NDArray[np.intp]:
@@ -92,25 +112,3 @@ def strongest_heads(graph: Graph, strength: NDArray[np.floating]) -> NDArray[np.
         graph.edge_target, strength, graph.n_nodes
     )
     return graph.heads[np.argsort(-total[graph.heads], kind="stable")]
-
-
-def _values(model: Model, task: Task, heads: Sequence[int]) -> NDArray[np.uint8]:
-    """Return the patterns [side, head, pair] of a task of one example."""
-    import torch
-
-    from ..models.forward import attention_patterns, make_frame, run
-    from ..models.prepare import make_batch
-
-    transformer, graph = model.transformer, model.graph
-    batch = make_batch(task.examples, transformer.device)
-    layers, places = np.divmod(np.asarray(heads) - 1, graph.n_heads + 1)
-    query, key = np.tril_indices(batch.clean.shape[1])
-
-    def side(tokens: Tensor) -> NDArray[np.uint8]:
-        frame = make_frame(transformer, batch.real, batch.branch)
-        layered = attention_patterns(transformer, run(transformer, transformer.embed(tokens), frame), frame)
-        patterns = [layered[layer][0, head].float().cpu().numpy() for layer, head in zip(layers, places, strict=True)]
-        return np.round(MAX_LEVEL * np.stack(patterns)[:, query, key]).astype(np.uint8)
-
-    with torch.no_grad():
-        return np.stack([side(batch.clean), side(batch.corrupted)])

@@ -13,7 +13,7 @@ from ..errors import InputError
 from ..models import Model
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..tasks import Task
-from .faithfulness import faithfulness
+from .measures import faithfulness
 from .run_circuits import evaluate_circuits
 
 MAX_OUTSIDE, MIN_INSIDE, MIN_FAITHFULNESS = 0.01, 0.05, 0.99

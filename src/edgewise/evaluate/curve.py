@@ -15,8 +15,7 @@ from ..core.notebook import data_frame, from_report
 from ..errors import InputError
 from ..graph import size_to_edges as size_to_edges
 from ..method import check_is
-from .faithfulness import MIB, Faithfulness, faithfulness
-from .measures import CMD, CPR, Measure
+from .measures import CMD, CPR, MIB, Faithfulness, Measure, faithfulness
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,11 +33,6 @@ def areas(shares: ArrayLike, heights: ArrayLike) -> FloatArray:
     """Return the areas [...] under curves [..., size] by the trapezoidal rule, linear in the share of edges."""
     x, y = np.asarray(shares, np.float64), np.asarray(heights, np.float64)
     return (np.diff(x) * (y[..., 1:] + y[..., :-1]) / 2).sum(-1)
-
-
-def area(shares: ArrayLike, heights: ArrayLike) -> float:
-    """Return the area under one curve."""
-    return float(areas(shares, heights))
 
 
 def check_metric(name: str, values: FloatArray) -> None:
@@ -96,7 +90,7 @@ class Curve:
         check_is("measure", Measure, measure)
         if len(self.shares) < 2:
             raise InputError("a curve of fewer than two sizes has no area; give more sizes")
-        return area(self.shares, measure.height(self.faithfulness))
+        return float(areas(self.shares, measure.height(self.faithfulness)))
 
     @property
     def nonempty_sizes(self) -> list[int]:

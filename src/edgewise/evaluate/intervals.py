@@ -24,8 +24,7 @@ from ..core.statistics import MAX_RESAMPLES, percentile_interval, resampling_wei
 from ..errors import InputError
 from ..method import check_is
 from .curve import Curve, areas
-from .faithfulness import MIB, Faithfulness, faithfulness, reweighted_faithfulness
-from .measures import Measure
+from .measures import MIB, Faithfulness, Measure, faithfulness
 
 FloatArray = NDArray[np.float64]
 RESAMPLES = 2000
@@ -130,8 +129,15 @@ def resample_heights(curve: Curve, measure: Measure) -> tuple[Resampled, ...]:
 
 def _draw_heights(curve: Curve, measure: Measure, resamples: int, seed: int) -> FloatArray:
     """Return the heights [resample, size] of a curve on resampled examples."""
-    weights = resampling_weights(len(curve.full), resamples, seed)
-    return measure.height(reweighted_faithfulness(weights, curve.values, curve.full, curve.empty, curve.definition))
+    return measure.height(_draw(curve.values, curve.full, curve.empty, curve.definition, resamples, seed))
+
+
+def _draw(
+    values: FloatArray, full: FloatArray, empty: FloatArray, definition: Faithfulness, resamples: int, seed: int
+) -> FloatArray:
+    """Return faithfulness [resample, circuit] on resampled examples; NaN where it is undefined."""
+    weights = resampling_weights(len(full), resamples, seed)
+    return definition.compute(weights @ values.T, weights @ full[:, None], weights @ empty[:, None])
 
 
 def mean_resampled(parts: Sequence[Resampled]) -> Resampled:
@@ -164,6 +170,11 @@ def compare(
     Comparison
         The area of `curve` minus that of `other`, its interval, and whether it is significant.
 
+    Raises
+    ------
+    InputError
+        If the curves have other examples, other sizes, or other definitions of faithfulness.
+
     Examples
     --------
     >>> greedy, ilp = discovery.of(edgewise.CMD)[:2]
@@ -173,6 +184,11 @@ def compare(
         raise InputError(
             f"a paired comparison needs curves on the same examples, but these have {len(curve.full)} and "
             f"{len(other.full)} examples or other values of the full and empty circuit"
+        )
+    if (curve.shares, curve.definition) != (other.shares, other.definition):
+        raise InputError(
+            "areas are compared over the same sizes and by the same definition of faithfulness, but these are over "
+            f"{curve.shares} ({curve.definition.name}) and {other.shares} ({other.definition.name})"
         )
     return resample(curve, measure, resamples, seed).minus(resample(other, measure, resamples, seed), confidence)
 
@@ -192,12 +208,11 @@ def faithfulness_intervals(
     full, empty  [example] the metric of the full and of the empty circuit
     """
     estimates = faithfulness(values.mean(1), float(full.mean()), float(empty.mean()), definition).tolist()
-    draws = reweighted_faithfulness(resampling_weights(len(full), resamples, seed), values, full, empty, definition)
-    reaches = [_reach(estimate, column, confidence) for estimate, column in zip(estimates, draws.T, strict=True)]
-    return tuple(
-        Interval(estimate, estimate - reach, estimate + reach, confidence)
-        for estimate, reach in zip(estimates, reaches, strict=True)
-    )
+    intervals = []
+    for estimate, draws in zip(estimates, _draw(values, full, empty, definition, resamples, seed).T, strict=True):
+        reach = _reach(estimate, draws, confidence)
+        intervals.append(Interval(estimate, estimate - reach, estimate + reach, confidence))
+    return tuple(intervals)
 
 
 def _reach(estimate: float, draws: FloatArray, confidence: float) -> float:

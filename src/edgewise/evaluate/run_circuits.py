@@ -21,11 +21,11 @@ from ..models.prepare import prepare
 from ..models.torch_modes import default_torch_modes
 from ..runtime.engine import Engine, WorkItem, choose_item_size
 from ..runtime.session import DEFAULT_SESSION, Session
-from ..runtime.store import Columns, Unit
+from ..runtime.store import Columns
 from ..runtime.unit_keys import unit_key
 from ..tasks import DEFAULT_METRIC, Example, Metric, Task, check_examples
 from .ablations import DEFAULT_ABLATION, Ablation
-from .faithfulness import faithfulness
+from .measures import faithfulness
 
 FloatArray = NDArray[np.float64]
 # Circuits are split into groups until there are 8 work items, but each group has at least 25 circuits.
@@ -160,7 +160,34 @@ def evaluate_circuits(
     pruned = tuple(circuit.prune() for circuit in circuits)
     job = EvaluateJob(metric, ablation, pruned, tuple(of_model), parse_bytes(memory))
     key = "" if session.store.folder is None else _key(model, task, job, size, session.engine)
-    unit = session.store.find(key) or _evaluate(model, task, job, size, key, session)
+    unit = session.store.find(key)
+    if unit is None:
+        batches, n_circuits, n_model = plan_batches(task.examples, size), len(pruned), 2 + len(of_model)
+        columns: Columns = {"found": ((n_model + n_circuits,), np.float64)}  # [example, row] with the rows of the job
+        with session.store.open_partial(key, len(task), columns) as partial, session.reporting() as reporting:
+            per_example = max(1, n_circuits)
+            done, total = partial.n_done * per_example, len(task) * per_example
+            reporting.report("evaluate", done, total)
+            prepared = replace(job, ablation=ablation.prepare(model, task, batches, session.engine))
+            groups = circuit_groups(session.engine, model, n_circuits, len(batches))
+            jobs = [replace(prepared, circuits=pruned[group]) for group in groups]
+            missing = [list(rows) for rows in batches if partial.is_missing(rows)]
+            new_values = [np.empty((n_model + n_circuits, len(rows))) for rows in missing]
+            n_left = [per_example * len(rows) for rows in missing]
+            items = [WorkItem(each, [task.examples[row] for row in rows]) for rows in missing for each in jobs]
+            for index, parts in session.engine.run(model, items, n_items_in_all=len(batches) * len(groups)):
+                batch, group = index // len(groups), groups[index % len(groups)]
+                for examples, part in parts:
+                    # Every group has the rows of the model.
+                    new_values[batch][:n_model, examples] = part[:n_model]
+                    new_values[batch][n_model + group.start : n_model + group.stop, examples] = part[n_model:]
+                n_done = max(1, group.stop - group.start) * len(missing[batch])
+                n_left[batch] -= n_done
+                if not n_left[batch]:
+                    partial.write_rows(missing[batch], found=new_values[batch].T)
+                done += n_done
+                reporting.report("evaluate", done, total)
+            unit = session.store.finish(key, partial)
     full, empty, *rest = np.ascontiguousarray(unit.arrays["found"].T)
     model_values = {further.name: values for further, values in zip(of_model, rest, strict=False)}
     values = np.array(rest[len(of_model) :]).reshape(-1, len(task))
@@ -186,36 +213,6 @@ def _key(model: Model, task: Task, job: EvaluateJob, size: int, engine: Engine) 
     kinds = [repr(circuit.graph) for circuit in job.circuits if circuit.graph != model.graph]
     kind = {"graphs": kinds, "spans": task.span_digest} if kinds else {}
     return unit_key("values", model=model.digest, task=task.digest, how=how, circuits=masks, batches=batches, **kind)
-
-
-def _evaluate(model: Model, task: Task, job: EvaluateJob, size: int, key: str, session: Session) -> Unit:
-    """Return the array `found` [example, row] with the rows of `EvaluateJob`."""
-    batches, n_circuits, n_model = plan_batches(task.examples, size), len(job.circuits), 2 + len(job.of_model)
-    columns: Columns = {"found": ((n_model + n_circuits,), np.float64)}
-    with session.store.open_partial(key, len(task), columns) as partial, session.reporting() as reporting:
-        per_example = max(1, n_circuits)
-        done, total = partial.n_done * per_example, len(task) * per_example
-        reporting.report("evaluate", done, total)
-        prepared = replace(job, ablation=job.ablation.prepare(model, task, batches, session.engine))
-        groups = circuit_groups(session.engine, model, n_circuits, len(batches))
-        jobs = [replace(prepared, circuits=job.circuits[group]) for group in groups]
-        missing = [list(rows) for rows in batches if partial.is_missing(rows)]
-        values = [np.empty((n_model + n_circuits, len(rows))) for rows in missing]
-        n_left = [per_example * len(rows) for rows in missing]
-        items = [WorkItem(group_job, [task.examples[row] for row in rows]) for rows in missing for group_job in jobs]
-        for index, parts in session.engine.run(model, items, n_items_in_all=len(batches) * len(groups)):
-            batch, group = index // len(groups), groups[index % len(groups)]
-            for examples, part in parts:
-                # Every group has the rows of the model.
-                values[batch][:n_model, examples] = part[:n_model]
-                values[batch][n_model + group.start : n_model + group.stop, examples] = part[n_model:]
-            n_done = max(1, group.stop - group.start) * len(missing[batch])
-            n_left[batch] -= n_done
-            if not n_left[batch]:
-                partial.write_rows(missing[batch], found=values[batch].T)
-            done += n_done
-            reporting.report("evaluate", done, total)
-        return session.store.finish(key, partial)
 
 
 def circuit_groups(engine: Engine, model: Model, circuits: int, batches: int) -> list[slice]:

@@ -201,8 +201,8 @@ class _Run:
         about["both_directions"] = len(self.both.task) > len(self.split.task)
         validation = self.both.validation
         if validation is None:
-            value = self.values(state.theta)
-            return Unit({"value": (value - value.min()).numpy()}, about)
+            last = self.values(state.theta).numpy()
+            return Unit({"value": last - last.min()}, about)
         learned, first = (self.values(each).double().numpy() for each in (state.best, self.start()))
         candidates = {"learned": learned, "half-way": (first + learned) / 2}
         if problem.start is not None:

@@ -132,8 +132,8 @@ def verification_page(record: Mapping[str, Any], circuit: str) -> str:
         "<h2>Tests</h2>",
         _html_table(("test", "null hypothesis", "statistic", "p", "verdict"), tests),
         "<p><small>Sufficiency, necessity, equivalence, completeness and robustness pass if the null hypothesis is "
-        "rejected. Minimality passes if no edge, and independence if nothing, is rejected. P-values of minimality and "
-        "robustness are corrected by Holm's method.</small></p>",
+        "rejected. Minimality passes if no edge, and independence if nothing, is rejected. P-values of robustness are "
+        "corrected by Holm's method.</small></p>",
         "<h2>Random circuits</h2>",
         f"<p><img alt='Faithfulness of the circuit and of random circuits' src='data:image/png;base64,{image}'></p>",
     ]

@@ -1,8 +1,7 @@
 """The names of this package, imported when they are first used."""
 
-from .independence import hsic as hsic
+from .circuit_tests import hsic as hsic
 from .knock_outs import KnockOuts as KnockOuts, knock_out as knock_out, knock_out_each as knock_out_each
-from .plan import plan_verification as plan_verification
 from .random_circuits import add_path as add_path, draw_circuit as draw_circuit, draw_matched as draw_matched
 from .verification import (
     TESTS as TESTS,
@@ -10,4 +9,4 @@ from .verification import (
     Verification as Verification,
     VerifySettings as VerifySettings,
 )
-from .verify_circuit import verify_circuit as verify_circuit
+from .verify_circuit import plan_verification as plan_verification, verify_circuit as verify_circuit

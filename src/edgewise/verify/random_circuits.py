@@ -44,7 +44,16 @@ def draw_paths(graph: BaseGraph, n_paths: int, rng: Rng, spans: NDArray[np.int64
     logits, or at `spans` if given.
     """
     plain, n_spans = graph.plain, graph.n_edges // graph.plain.n_edges
-    n_sources, destination, is_head = _readers(plain)
+    # [node] the number of its sources, its first destination, and whether it is a head
+    n_sources, destination = np.zeros((2, plain.n_nodes), np.int64)
+    is_head = np.zeros(plain.n_nodes, bool)
+    for layer in range(plain.n_layers):
+        n_before, mlp = plain.attention_sources(layer), plain.mlp_source(layer)
+        heads = slice(n_before, n_before + plain.n_heads)
+        n_sources[heads], is_head[heads] = n_before, True
+        destination[heads] = plain.attention_destinations(layer).start + np.arange(plain.n_heads)
+        n_sources[mlp], destination[mlp] = plain.mlp_sources(layer), plain.mlp_destination(layer)
+    n_sources[-1], destination[-1] = plain.n_sources, plain.n_destinations - 1
     node, span = np.full(n_paths, plain.n_nodes - 1), np.zeros(n_paths, np.int64)
     steps: list[NDArray[np.int64]] = []
     while node.any():  # `input` is node 0
@@ -59,21 +68,6 @@ def draw_paths(graph: BaseGraph, n_paths: int, rng: Rng, spans: NDArray[np.int64
         steps.append(np.where(node > 0, edge * n_spans + span, -1))
         node = np.where(node > 0, source, 0)
     return np.stack(steps, 1)
-
-
-def _readers(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    """Return, for every node, its number of sources, its first destination, and whether it is a head."""
-    n_sources, destination = np.zeros((2, graph.n_nodes), np.int64)
-    is_head = np.zeros(graph.n_nodes, bool)
-    for layer in range(graph.n_layers):
-        first, heads = graph.attention_sources(layer), np.arange(graph.n_heads)
-        n_sources[first + heads] = first
-        destination[first + heads] = graph.attention_destinations(layer).start + heads
-        is_head[first + heads] = True
-        mlp = graph.mlp_source(layer)
-        n_sources[mlp], destination[mlp] = graph.mlp_sources(layer), graph.mlp_destination(layer)
-    n_sources[-1], destination[-1] = graph.n_sources, graph.n_destinations - 1
-    return n_sources, destination, is_head
 
 
 def draw_circuit(
@@ -149,35 +143,29 @@ def draw_matched(circuit: Circuit, rng: Rng) -> Circuit:
     -------
     Circuit
     """
-    copy = circuit
-    for _ in range(MAX_COPIES):
-        copy = _permute_heads(circuit, rng)
-        if copy != circuit:
-            break
-    return copy
-
-
-def _permute_heads(circuit: Circuit, rng: Rng) -> Circuit:
     graph, plain = circuit.graph, circuit.graph.plain
-    source, destination = np.arange(plain.n_sources), np.arange(plain.n_destinations)
-    for layer in range(plain.n_layers):
-        heads = rng.permutation(plain.n_heads)
-        first, at = plain.attention_sources(layer), plain.attention_destinations(layer).start
-        source[first : first + plain.n_heads] = first + heads
-        for letter in range(3):
-            start = at + letter * plain.n_heads
-            destination[start : start + plain.n_heads] = start + heads
-    edges = np.flatnonzero(circuit.mask)
-    if isinstance(graph, NodeGraph):
-        node, dimension = np.divmod(graph.members[edges], graph.width)
-        edges = np.searchsorted(graph.members, source[node] * graph.width + dimension)
-    else:
-        edges, span = np.divmod(edges, graph.n_edges // plain.n_edges)
-        edges = plain.edges_between(source[plain.edge_source[edges]], destination[plain.edge_destination[edges]])
-        edges = edges * (graph.n_edges // plain.n_edges) + span
-    mask = np.zeros(graph.n_edges, bool)
-    mask[edges] = True
-    return Circuit(graph, mask)
+    n_spans = graph.n_edges // plain.n_edges
+    for _ in range(MAX_COPIES):
+        source, destination = np.arange(plain.n_sources), np.arange(plain.n_destinations)
+        for layer in range(plain.n_layers):
+            heads = rng.permutation(plain.n_heads)
+            first, start = plain.attention_sources(layer), plain.attention_destinations(layer).start
+            source[first : first + plain.n_heads] = first + heads
+            for letter in range(start, start + 3 * plain.n_heads, plain.n_heads):  # q, k, v
+                destination[letter : letter + plain.n_heads] = letter + heads
+        edges = np.flatnonzero(circuit.mask)
+        if isinstance(graph, NodeGraph):
+            node, dimension = np.divmod(graph.members[edges], graph.width)
+            edges = np.searchsorted(graph.members, source[node] * graph.width + dimension)
+        else:
+            edges, span = np.divmod(edges, n_spans)
+            edges = plain.edges_between(source[plain.edge_source[edges]], destination[plain.edge_destination[edges]])
+            edges = edges * n_spans + span
+        mask = np.zeros(graph.n_edges, bool)
+        mask[edges] = True
+        if (mask != circuit.mask).any():
+            return Circuit(graph, mask)
+    return circuit
 
 
 def add_path(circuit: Circuit, rng: Rng) -> tuple[Circuit, NDArray[np.int64]]:

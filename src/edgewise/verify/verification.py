@@ -26,7 +26,7 @@ TESTS = (
 class VerifySettings:
     """How circuits are tested.
 
-    n_circuits       number of random circuits, of added paths, and of knocked-out sets
+    n_circuits       number of random circuits and of knocked-out sets; minimality adds 4 times as many paths
     quantile         q: the share of random circuits that a circuit must beat
     epsilon          equivalence: how far the chance to beat the model may be from 1/2
     tolerance        equivalence: smaller differences are ties; a share of the model's metric minus the empty circuit's
@@ -68,7 +68,7 @@ class CircuitTest:
     null       the null hypothesis in a sentence
     measured   what the statistic is
     statistic  its value
-    p          the p-value of the null hypothesis; the smallest corrected one if there are many
+    p          the p-value of the null hypothesis; of minimality the smallest one, of robustness the largest
     verdict    'passes', 'fails', or 'too few' if no result of so few draws or examples could be significant
     advice     how many draws or examples are needed; empty if there are enough
     details    further numbers, and lists of rows, as plain data
@@ -91,13 +91,6 @@ class CircuitTest:
     def record(self) -> dict[str, Any]:
         """Return plain data for JSON."""
         return asdict(self) | {"details": dict(self.details)}
-
-
-def judge(is_passed: bool, count: int, needed: int, what: str) -> tuple[str, str]:
-    """Return the verdict and the advice of a test of `count` draws or examples, if it needs at least `needed`."""
-    if count < needed:
-        return TOO_FEW, f"needs at least {needed} {what}, not {count}"
-    return (PASSES if is_passed else FAILS), ""
 
 
 @dataclass(frozen=True, eq=False)

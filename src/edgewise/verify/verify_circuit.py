@@ -1,37 +1,158 @@
-"""verify_circuit: run all tests of a circuit."""
+"""verify_circuit: draw the circuits that the tests need, run them, and test.
+
+`plan_verification` draws the circuits, `run_conditions` runs the circuit under the conditions of robustness, and
+`circuit_tests` has the tests.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import accumulate, pairwise
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
-from ..evaluate.ablations import DEFAULT_ABLATION, Ablation
-from ..evaluate.faithfulness import MIB, faithfulness
+from ..errors import InputError
+from ..evaluate.ablations import ABLATIONS, DEFAULT_ABLATION, Ablation
 from ..evaluate.intervals import faithfulness_intervals
+from ..evaluate.measures import MIB, faithfulness
 from ..evaluate.run_circuits import Evaluation, check_graph, evaluate_circuits
 from ..method import check_is
 from ..models import Model
 from ..models.memory import BUDGET
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..tasks import DEFAULT_METRIC, Metric, Task
-from .comparisons import MATCHED, OUTSIDE, distance, necessity, sufficiency
-from .completeness import completeness, inner_nodes
-from .equivalence import equivalence
-from .independence import independence
-from .minimality import minimality
-from .plan import VerificationPlan, plan_verification
-from .random_circuits import edge_graph
-from .robustness import robustness, run_conditions
+from ..tasks.metrics import METRICS
+from .circuit_tests import (
+    MATCHED,
+    OUTSIDE,
+    Condition,
+    completeness,
+    distance,
+    equivalence,
+    independence,
+    minimality,
+    necessity,
+    robustness,
+    sufficiency,
+)
+from .random_circuits import Rng, add_path, draw_circuit, draw_matched, edge_graph, logit_spans
 from .verification import DEFAULTS, TESTS, CircuitTest, Verification, VerifySettings
 
 FloatArray = NDArray[np.float64]
+# Minimality adds this many paths per random circuit. More paths detect more superfluous edges, and they are cheap:
+# circuits that run together share the nodes that read the same.
+PATHS_PER_CIRCUIT = 4
+# Robustness: prompts of one length are a condition if there are at least this many.
+MIN_PROMPTS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class VerificationPlan:
+    """The circuits that the tests run, by purpose.
+
+    circuit    the tested circuit, pruned
+    groups     purpose -> circuits
+    """
+
+    circuit: Circuit
+    groups: Mapping[str, tuple[Circuit, ...]]
+
+    @property
+    def circuits(self) -> tuple[Circuit, ...]:
+        """All circuits, in the order of the groups."""
+        return tuple(circuit for group in self.groups.values() for circuit in group)
+
+
+def plan_verification(
+    circuit: Circuit, settings: VerifySettings = DEFAULTS, tests: Sequence[str] = TESTS
+) -> VerificationPlan:
+    """Draw the circuits that the tests need. Equal settings draw equal circuits.
+
+    Parameters
+    ----------
+    circuit
+        The circuit of edges, or of (edge, span) pairs, to test. It is pruned first. Random paths of pairs reach the
+        logits at the spans at which the circuit does.
+    settings
+        Number of random circuits, seed, and what the tests need.
+    tests
+        Some of `TESTS`.
+
+    Returns
+    -------
+    VerificationPlan
+
+    Raises
+    ------
+    InputError
+        If the circuit is empty or full: it can not be compared with random circuits of its size. If completeness alone
+        is to be tested, and the circuit has neither heads nor MLPs.
+    """
+    if unknown := [name for name in tests if name not in TESTS]:
+        raise InputError(f"there is no test {unknown[0]!r}; choose from {', '.join(TESTS)}")
+    if not tests:
+        raise InputError(f"no test is to be run; choose from {', '.join(TESTS)}")
+    pruned, graph, n = circuit.prune(), edge_graph(circuit), settings.n_circuits
+    if not pruned.n_edges:
+        lost = f" (none of its {circuit.n_edges:,} edges is on a path from input to logits)" if circuit.n_edges else ""
+        raise InputError(f"the circuit is empty{lost}: there is nothing to test; select a larger one")
+    if pruned.n_edges == graph.n_edges:
+        raise InputError("the circuit is the whole model: there is nothing to test; select a smaller one")
+    if set(tests) == {"completeness"} and not inner_nodes(pruned):
+        raise InputError("completeness cuts heads and MLPs of the circuit, but it has none; choose other tests")
+    # A generator per purpose: what one test draws does not depend on which others are run.
+    rngs = [np.random.default_rng([settings.seed, number]) for number in range(5)]
+    spans = logit_spans(pruned)
+    groups: dict[str, list[Circuit]] = {"circuit": [pruned], "complement": [], "random": [], "matched": []}
+    if {"necessity", "independence"} & set(tests):
+        groups["complement"] = [pruned.complement()]
+    if {"sufficiency", "necessity", "robustness"} & set(tests):
+        groups["random"] = [draw_circuit(graph, pruned.n_edges, rngs[0], spans=spans) for _ in range(n)]
+    if "sufficiency" in tests:
+        groups["matched"] = [draw_matched(pruned, rngs[1]) for _ in range(n)]
+    if "necessity" in tests:
+        groups["random complement"] = [random.complement() for random in groups["random"]]
+        with suppress(InputError):  # hardly any path shares no edge with a large circuit
+            outside = [draw_circuit(graph, pruned.n_edges, rngs[4], pruned, spans) for _ in range(n)]
+            groups["outside complement"] = [random.complement() for random in outside]
+    if "minimality" in tests:
+        groups["without edge"] = [pruned.without(edge) for edge in pruned.edges]
+        groups["without node"] = [pruned.without(node) for node in inner_nodes(pruned)]
+        groups["with path"], groups["without path edge"] = draw_reference(pruned, PATHS_PER_CIRCUIT * n, rngs[2])
+    if "completeness" in tests and inner_nodes(pruned):
+        sets, full = draw_node_sets(pruned, n, rngs[3]), Circuit.full(graph)
+        groups["cut circuit"] = [pruned.without(nodes) for nodes in sets]
+        groups["cut model"] = [full.without(nodes) for nodes in sets]
+    return VerificationPlan(pruned, {name: tuple(circuits) for name, circuits in groups.items()})
+
+
+def draw_reference(circuit: Circuit, draws: int, rng: Rng) -> tuple[list[Circuit], list[Circuit]]:
+    """Return circuits with one random path added, and the same circuits without one of the added edges."""
+    with_path, without_edge = [], []
+    for _ in range(draws):
+        larger, added = add_path(circuit, rng)
+        mask = larger.mask.copy()
+        mask[rng.choice(added)] = False
+        with_path.append(larger)
+        without_edge.append(Circuit(circuit.graph, mask))
+    return with_path, without_edge
+
+
+def inner_nodes(circuit: Circuit) -> list[str]:
+    """Return the heads and MLPs of a circuit."""
+    return [name for name in circuit.nodes if name not in ("input", "logits")]
+
+
+def draw_node_sets(circuit: Circuit, draws: int, rng: Rng) -> list[list[str]]:
+    """Return random sets of a circuit's heads and MLPs, of 1 to half of them, all sizes with the same probability."""
+    names = inner_nodes(circuit)
+    largest = max(1, len(names) // 2)
+    return [rng.choice(names, rng.integers(1, largest + 1), replace=False).tolist() for _ in range(draws)]
 
 
 def verify_circuit(
@@ -87,7 +208,6 @@ def verify_circuit(
     """
     check_is("metric", Metric, metric)
     check_is("ablation", Ablation, ablation)
-    edge_graph(circuit)  # raises for circuits of nodes and so on
     check_graph(circuit.graph, model, task)
     metric = metric.for_task(task)
     started = time.perf_counter()
@@ -97,9 +217,8 @@ def verify_circuit(
         ran = evaluate_circuits(model, task, plan.circuits, metric, ablation, **how, session=session.as_part("verify"))
         span = float(ran.full.mean() - ran.empty.mean())
         faithfulness(0.0, ran.full.mean(), ran.empty.mean())  # raises if it is undefined
-        stops = list(accumulate((len(group) for group in plan.groups.values()), initial=0))
-        places = {name: slice(*ends) for name, ends in zip(plan.groups, pairwise(stops), strict=True)}
-        values = {name: ran.values[place] for name, place in places.items()}
+        ends = np.cumsum([len(group) for group in plan.groups.values()])[:-1]
+        values = dict(zip(plan.groups, np.split(ran.values, ends), strict=True))
         results = list(_test_all(plan, values, ran, span, settings, tests))
         if "robustness" in tests:
             compared = ("circuit", "random")
@@ -172,3 +291,54 @@ def _test_all(
         yield independence(values["complement"][0], full, ran.empty, settings)
     if "cut circuit" in values:
         yield completeness(values["cut circuit"].mean(1), values["cut model"].mean(1), span, settings)
+
+
+def run_conditions(
+    model: Model,
+    task: Task,
+    circuits: Sequence[Circuit],
+    ran: Evaluation,
+    metric: Metric,
+    other_tasks: Mapping[str, Task],
+    how: Mapping[str, Any],
+    session: Session,
+) -> Iterator[Condition]:
+    """Yield a circuit under other conditions: each length of prompts, other ablations, other metrics, other examples.
+
+    circuits  the circuit, and random circuits of its size
+    ran       what `evaluate_circuits` returned for them and `metric` on `task`
+    how       further arguments of `evaluate_circuits`
+    """
+    # Prompts of one length are those of a few templates.
+    lengths = np.array([example.length for example in task.examples])
+    sizes, counts = np.unique(lengths, return_counts=True)
+    for size in sizes[counts >= MIN_PROMPTS].tolist() if len(sizes) > 1 else []:
+        chosen = lengths == size
+        part = replace(ran, values=ran.values[:, chosen], full=ran.full[chosen], empty=ran.empty[chosen])
+        yield _condition(f"prompts of {size} tokens", part)
+    ablations = [kind() for name, kind in ABLATIONS.items() if name != ran.ablation.name]
+    metrics: dict[str, Metric] = {}
+    for kind in METRICS.values():
+        with suppress(InputError):  # without incorrect answers, there are no differences
+            usable = kind().for_task(task)
+            metrics[usable.name] = usable
+    jobs = [(f"ablation: {ablation.name}", task, ran.metric, ablation) for ablation in ablations]
+    jobs += [(f"metric: {name}", task, each, ran.ablation) for name, each in metrics.items() if name != ran.metric.name]
+    jobs += [(f"examples: {name}", examples, metric, ran.ablation) for name, examples in other_tasks.items()]
+    done, total = 0, len(circuits) * sum(len(examples) for _, examples, _, _ in jobs)
+    for name, examples, each_metric, ablation in jobs:
+        ran_here = evaluate_circuits(
+            model, examples, circuits, each_metric, ablation, **how, session=session.as_part("robustness", done, total)
+        )
+        yield _condition(name, ran_here)
+        done += len(circuits) * len(examples)
+        session.report("robustness", done, total)
+
+
+def _condition(name: str, ran: Evaluation) -> Condition:
+    """Return a condition from the evaluation of a circuit and of random circuits."""
+    own, random, full, empty = ran.values[0], ran.values[1:], ran.full, ran.empty
+    own_faithfulness = float(MIB.compute(own.mean(), full.mean(), empty.mean()))
+    span = float(full.mean() - empty.mean())
+    wins = 0 if np.isnan(own_faithfulness) else (distance(own, full, span) < distance(random, full, span)).sum()
+    return Condition(name, own_faithfulness, int(wins), len(random))
