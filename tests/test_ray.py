@@ -35,6 +35,7 @@ PATIENT = {
     "RAY_health_check_timeout_ms": str(1000 * PATIENCE),
     "RAY_health_check_period_ms": "500",  # by default, it takes Ray fifteen seconds to see that a node is gone
     "RAY_memory_monitor_refresh_ms": "0",
+    "RAY_worker_niceness": "0",  # by default, workers hardly run while other tests keep the cores busy
 }
 
 
