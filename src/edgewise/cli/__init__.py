@@ -110,8 +110,8 @@ def load_command(name: str) -> Any:
         for name, group in groups.items():
             values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
         if "given_options" in hints:
-            given = (name for name, source in sources.items() if source and source.name == "COMMANDLINE")
-            values["given_options"] = frozenset(given)
+            on_command_line = (name for name, source in sources.items() if source and source.name == "COMMANDLINE")
+            values["given_options"] = frozenset(on_command_line)
         with verbosity(quiet, verbose), print_log():
             show_versions()
             function(**values)

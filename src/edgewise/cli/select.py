@@ -199,8 +199,8 @@ def _show(selections: Sequence[Selection], records: list[dict[str, Any]], pnr: f
     for status in dict.fromkeys(selection.status for selection in selections):
         say(status.advice)
     if any(selection.possible_pnr is not None for selection in selections):
-        asked = f"PNR {pnr:g} asks for more positive {graph.units} than there are"
-        say(f"{asked}: possible_pnr is the largest possible share")
+        reason = f"PNR {pnr:g} asks for more positive {graph.units} than there are"
+        say(f"{reason}: possible_pnr is the largest possible share")
 
 
 def _cell(value: Any) -> str:

@@ -28,13 +28,13 @@ class Circuit:
     mask: NDArray[np.bool_]
 
     def __post_init__(self) -> None:
-        given = np.asarray(self.mask)
-        mask = given.astype(bool)
+        values = np.asarray(self.mask)
+        mask = values.astype(bool)
         if mask.shape != (self.graph.n_edges,):
             raise InputError(
                 f"the circuit's mask has shape {mask.shape}, but the graph has {self.graph.count(self.graph.n_edges)}"
             )
-        if (mask != given).any():  # scores or indices instead of a mask
+        if (mask != values).any():  # scores or indices instead of a mask
             raise InputError("a circuit's mask has True or False for each edge, but other values were given")
         mask.setflags(write=False)
         object.__setattr__(self, "mask", mask)

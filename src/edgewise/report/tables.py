@@ -45,10 +45,10 @@ def area_table(outcomes: Sequence[Outcome], measure: Measure, width: int = DEFAU
         verdict = "" if greedy is None or outcome is greedy else area.minus(greedy.resampled).verdict
         interval, curve = area.interval(), outcome.curve
         places = [curve.shares.index(size) for size in KEPT_SIZES if size in curve.shares]
-        kept = [f"{100 * curve.n_kept[place] / max(curve.n_requested[place], 1):.0f}" for place in places]
+        shares_kept = [f"{100 * curve.n_kept[place] / max(curve.n_requested[place], 1):.0f}" for place in places]
         area_text, marks = Text(format_number(outcome.area), "bold" * is_best), mark_words(is_best, verdict)
         row = [outcome.name, area_text, marks, format_interval(interval.low, interval.high)]
-        rows.append(row + [", ".join(kept)] * bool(kept))
+        rows.append(row + [", ".join(shares_kept)] * bool(shares_kept))
     title = f"{measure.name}, {measure.improves} ({measure.rank} ranking)"
     heads = ["recipe", measure.name, "", INTERVAL, "kept"]
     return number_tables(heads[: len(rows[0])], rows, width, title, left=(2,))
