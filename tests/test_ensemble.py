@@ -26,6 +26,7 @@ from edgewise import (
 )
 from edgewise.core.ranking import combine_rankings
 from edgewise.evaluate import Patching
+from edgewise.graph import NodeGraph
 from edgewise.learn import Ensemble, LearningProblem, UniformGradientSampling, choose_weights
 from edgewise.tasks import LogitDifference
 
@@ -88,7 +89,8 @@ def test_an_edge_must_pass_every_filter():
      (([random_ranking(0)], "ranks", [1, 2]), "weights"), (([random_ranking(0)], "ranks", [0]), "not all 0"),
      (([random_ranking(0)], "ranks", [-1]), "at least 0"), (([random_ranking(0)], "ranks", [float("nan")]), "weights"),
      (([random_ranking(0)], "ranks", None, "best"), "absolute or signed"),
-     (([random_ranking(0), Ranking(Graph(1, 1, 4), np.ones(8))],), "different graphs")],
+     (([random_ranking(0), Ranking(Graph(1, 1, 4), np.ones(8))],), "different graphs"),
+     (([random_ranking(0), Ranking(NodeGraph(GRAPH), np.ones(NodeGraph(GRAPH).n_edges))],), r"number 2 has \d+ nodes")],
 )  # fmt: skip
 def test_rankings_that_can_not_be_combined_are_errors(arguments, words):
     with pytest.raises(InputError, match=words):

@@ -194,7 +194,11 @@ def test_commands_refuse_in_one_line(edgewise, tmp_path):
     assert "one of --positions and --level node" in refused(
         edgewise, "learn", "--positions", "--level", "node", "--out", tmp_path / "ranking"
     )
-    assert "needs prompts of equal length" in refused(edgewise, "score", "--spans", "token", "--out", scores)
+    words = refused(edgewise, "score", "--positions", "--spans", "token", "--out", scores)
+    assert "needs prompts of equal length" in words
+    for command in ("run", "score", "learn", "study"):  # prompts of mcqa have equal lengths
+        words = ("--task", "mcqa", "--spans", "token", "--examples", 4, "--dry-run", "--out", tmp_path / command)
+        assert "--spans needs --positions" in refused(edgewise, command, *words)
     assert edgewise("score", "--positions", "--examples", 4, "--out", scores)[0] == 0
     assert "no place for (edge, span) pairs" in refused(
         edgewise, "select", scores, "--size", "2%", "--out", tmp_path / "circuit.json"

@@ -28,6 +28,7 @@ def make_run(edgewise, folder, *words):
     [
         ("--ablation", "zero"),
         ("--bos", "no"),
+        ("--dtype", "bfloat16"),
         ("--seed", 3),
         ("--metric", "log-probability"),
         ("--faithfulness", "ratio", "--ablation", "mean"),

@@ -107,6 +107,7 @@ def command(
     from ..learn.run_learner import learn_ranking
     from ..recipes.forecast import LearnWork
 
+    options.check_spans(task.spans, positions)
     is_made = not overwrite and Ranking.is_folder(out_folder)
     check_folder(out_folder, overwrite or is_made, SCORE_FILES)
     learner = learning.build(task.seed)

@@ -202,6 +202,12 @@ class TaskOptions:
         return whole if len(tasks.group_by_prompt(whole.examples)) >= LEAST_SPLIT else None
 
 
+def check_spans(spans: str | None, positions: bool) -> None:
+    """Raise InputError if spans are chosen, but nothing is scored or learned by span."""
+    if spans is not None and not positions:
+        raise InputError("--spans needs --positions: without it, circuits are not of (edge, span) pairs")
+
+
 @dataclass(frozen=True)
 class RunModelOptions(ModelOptions):
     """Which model to load; by default that of the run that the circuits are from."""
@@ -439,8 +445,9 @@ class RunOptions(
     level: str = LEVEL
     as_published: bool = option(False, "Evaluation", "Follow the paper's public script; the differences are printed.")
 
-    def check_kind(self) -> None:
-        """Raise InputError if no ranking can be learned of what circuits consist of."""
+    def check_kind(self, spans: str | None) -> None:
+        """Raise InputError if there are spans without positions, or if no ranking can be learned at this level."""
+        check_spans(spans, self.positions)
         if self.learned and self.level == "neuron":
             raise InputError("rankings are learned for edges and nodes; give one of --learned and --level neuron")
 

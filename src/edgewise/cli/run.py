@@ -90,7 +90,7 @@ def command(
     folder = out_folder or Path("results") / f"{_short_name(model.model)}-{_short_name(task.task)}"
     is_made = not overwrite and is_result(folder)
     check_folder(folder, overwrite or is_made, FILE_PATTERN)
-    _check_options(common, tune, learn_budget, verify, eap_ig_json, stability)
+    _check_options(common, task.spans, tune, learn_budget, verify, eap_ig_json, stability)
     settings = common.build_settings(common.build_bootstrap(resamples, task.seed))
     recipes = paper_recipes(settings.bootstrap, pnr, common.time_limit)
     if kappa is not None:
@@ -176,6 +176,7 @@ def command(
 
 def _check_options(
     common: options.RunOptions,
+    spans: str | None,
     tune: bool,
     learn_budget: float | None,
     verify: bool | None,
@@ -190,7 +191,7 @@ def _check_options(
             "--positions makes circuits of (edge, span) pairs, which EAP-IG's json doesn't have; give one of "
             "--positions and --eap-ig-json"
         )
-    common.check_kind()
+    common.check_kind(spans)
     if verify and common.level != "edge":
         raise InputError(f"--verify tests circuits of edges; give one of --verify and --level {common.level}")
     if common.learned and common.as_published:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..core.scores import EdgeScores
 from ..errors import InputError, warn
 from ..evaluate import ABLATIONS, FAITHFULNESS
-from ..models import DEMO
+from ..models import DEMO, DTYPES
 from ..models.model_files import CONFIG_FILE
 from ..recipes.discovery import Discovery
 from ..results import is_result, read_result
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Measured = TypeVar("Measured", bound=options.MetricOptions)
 # Options that say how a model or a task is read. If another model or task is given, they are not taken from the run.
-MODEL_OPTIONS = ("bos",)
+MODEL_OPTIONS = ("dtype", "bos")
 TASK_OPTIONS = ("seed", "chat", "spans", "skip_bad", "columns", "metric")
 # How circuits are measured: what is registered can be run again.
 REGISTERED: dict[str, Container[str]] = {"metric": METRICS, "ablation": ABLATIONS, "faithfulness": FAITHFULNESS}
@@ -49,7 +49,7 @@ class CircuitRuns:
         """Return the options with those of the runs in place of those that were not given. Print a note of them."""
         all_fields = [field for group in (model, task, measured) for field in fields(group)]
         taken = self._taken({field.name for field in all_fields})
-        if taken:  # Of --bos and --metric, the run recorded what auto stands for: they are shown, too.
+        if taken:  # Of --dtype, --bos and --metric, the run recorded what auto stands for: they are shown, too.
             defaults = {field.name: getattr(field.default, "default", None) for field in all_fields}
             changed = {f"--{name.replace('_', '-')}": v for name, v in taken.items() if defaults[name] != v}
             shown = (flag if value is True else f"{flag} {value}" for flag, value in changed.items())
@@ -161,6 +161,7 @@ def _recorded_options(folder: Path, discovery: Discovery) -> dict[str, Any]:
     task = str(made_from.get("task", run.task))  # the record of a run has a task file's stem; this is its path
     return {
         "model": _locate(run.model, folder, "" if run.model.endswith(".gguf") else CONFIG_FILE),
+        "dtype": run.dtype if run.dtype in DTYPES else options.AUTO,
         "task": _locate(task, folder) if is_task_file(task) else task,
         "bos": "no" if run.bos is None else "yes",
         "seed": run.seed,

@@ -45,6 +45,7 @@ def command(
     from ..recipes.forecast import ScoreWork
     from ..score.run_scorer import has_partial_scores, score_edges
 
+    options.check_spans(task.spans, positions)
     is_made = not overwrite and (out_folder / "scores.json").is_file()
     check_folder(out_folder, overwrite or is_made, SCORE_FILES)
     scorer, chosen_metric, memory = scoring.build_scorer(), choose("metric", METRICS, metric), machine.memory_bytes

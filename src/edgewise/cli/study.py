@@ -107,7 +107,7 @@ def command(
     """
     if scorers is None and truth is not None:
         raise InputError("--truth needs --scorers: nothing else compares with a known circuit")
-    common.check_kind()
+    common.check_kind(prompts.spans)
     truth = None if truth == options.AUTO else truth  # --truth without a value is the default
     if truth is not None and (common.positions or common.level != "edge"):
         other = "--positions" if common.positions else f"--level {common.level}"

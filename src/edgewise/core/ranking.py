@@ -156,9 +156,10 @@ def combine_rankings(
     graph = rankings[0].graph
     for place, ranking in enumerate(rankings):
         if ranking.graph != graph:
+            first, other = (each.count(each.n_edges) for each in (graph, ranking.graph))
             raise InputError(
-                f"rankings are of different graphs: the first has {graph.n_edges:,} edges ({graph}), number "
-                f"{place + 1} has {ranking.graph.n_edges:,} ({ranking.graph}); combine rankings of one model"
+                f"rankings are of different graphs: the first has {first} ({graph}), number {place + 1} has {other} "
+                f"({ranking.graph}); combine rankings of one model and level"
             )
     if how not in HOW or rank not in (None, "absolute", "signed"):
         raise InputError(f"how must be {' or '.join(HOW)} and rank absolute or signed, not {how!r} and {rank!r}")
