@@ -37,15 +37,15 @@ def make_run(edgewise, folder, *words):
 def test_evaluate_measures_circuits_as_their_run_did(edgewise, tmp_path, words):
     """The run itself is the oracle."""
     circuit, expected = make_run(edgewise, tmp_path / "run", *words)
-    record = run_json("evaluate", circuit, "--examples", 8)
+    record = run_json("evaluate", circuit)
     assert record["circuits"][0]["faithfulness"] == pytest.approx(expected, abs=1e-5)
 
 
 def test_verify_and_knock_out_measure_as_the_run_did(edgewise, tmp_path):
     circuit, expected = make_run(edgewise, tmp_path / "run", "--ablation", "zero", "--seed", 3, "--task", "mcqa")
-    record = run_json("verify", circuit, "--tests", "equivalence", "--examples", 8)
+    record = run_json("verify", circuit, "--tests", "equivalence")
     assert record["ablation"] == "zero" and record["faithfulness"]["estimate"] == pytest.approx(expected, abs=1e-5)
-    record = run_json("knock-out", "--each", "--circuit", tmp_path / "run", "--examples", 8)
+    record = run_json("knock-out", "--each", "--circuit", tmp_path / "run")
     assert record["task"] == "mcqa" and record["ablation"] == "zero"
     # The command that has the option decides, even if it is the default.
     code, out, err = edgewise("evaluate", circuit, "--ablation", "patching", "--examples", 8, "--json")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Measured = TypeVar("Measured", bound=options.MetricOptions)
 # Options that say how a model or a task is read. If another model or task is given, they are not taken from the run.
 MODEL_OPTIONS = ("dtype", "bos")
-TASK_OPTIONS = ("seed", "chat", "spans", "skip_bad", "columns", "metric")
+TASK_OPTIONS = ("examples", "seed", "chat", "spans", "skip_bad", "columns", "metric")
 # How circuits are measured: what is registered can be run again.
 REGISTERED: dict[str, Container[str]] = {"metric": METRICS, "ablation": ABLATIONS, "faithfulness": FAITHFULNESS}
 
@@ -164,6 +164,7 @@ def _recorded_options(folder: Path, discovery: Discovery) -> dict[str, Any]:
         "dtype": run.dtype if run.dtype in DTYPES else options.AUTO,
         "task": _locate(task, folder) if is_task_file(task) else task,
         "bos": "no" if run.bos is None else "yes",
+        "examples": run.test.examples,
         "seed": run.seed,
         "chat": made_from.get("chat") is True,
         "spans": "token" if made_from.get("spans") == "token" else None,
