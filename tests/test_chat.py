@@ -183,7 +183,7 @@ def test_a_file_without_splits_is_split_by_run(edgewise, demo, tmp_path):
     assert code == 0 and "a third of its rows is used for test" in err
     assert json.loads(out)["circuits"][0]["faithfulness"] == pytest.approx(expected, abs=1e-5)
     code, out, _ = edgewise("verify", circuit, "--tests", "equivalence", "--json")
-    assert code == 0 and json.loads(out)["examples"] == 12
+    assert code == 0 and json.loads(out)["examples"] == 5
     code, out, _ = edgewise("evaluate", circuit, "--split", "all", "--json")
     assert code == 0 and json.loads(out)["examples"] == 36
     code, _, err = edgewise("score", "--task", path, "--examples", 5, "--out", tmp_path / "scores")

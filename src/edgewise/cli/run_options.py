@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..core.scores import EdgeScores
 from ..errors import InputError, warn
 from ..evaluate import ABLATIONS, FAITHFULNESS
-from ..models import DEMO, DTYPES
+from ..models import DEMO
 from ..models.model_files import CONFIG_FILE
 from ..recipes.discovery import Discovery
 from ..results import is_result, read_result
@@ -93,6 +93,7 @@ class CircuitRuns:
         left_out = {*self.given_options}
         left_out |= {*MODEL_OPTIONS} if "model" in self.given_options else set()
         left_out |= {*TASK_OPTIONS} if "task" in self.given_options else set()
+        left_out |= {"examples"} if "split" in self.given_options else set()  # the run's number is that of its test
         taken = {}
         recorded = [_recorded_options(folder, discovery) for folder, discovery in self.runs.items()]
         for name in [name for name in (recorded[0] if recorded else ()) if name in names - left_out]:
@@ -161,7 +162,7 @@ def _recorded_options(folder: Path, discovery: Discovery) -> dict[str, Any]:
     task = str(made_from.get("task", run.task))  # the record of a run has a task file's stem; this is its path
     return {
         "model": _locate(run.model, folder, "" if run.model.endswith(".gguf") else CONFIG_FILE),
-        "dtype": run.dtype if run.dtype in DTYPES else options.AUTO,
+        "dtype": run.dtype,
         "task": _locate(task, folder) if is_task_file(task) else task,
         "bos": "no" if run.bos is None else "yes",
         "examples": run.test.examples,
