@@ -398,7 +398,10 @@ def test_a_model_with_a_forward_function_of_its_own_raises_an_input_error():
     mlp.forward = lambda x: 0 * x
     with pytest.raises(InputError, match=r"a forward function of its own on model\.layers\.0\.mlp"):
         wrap_model(module)
-    del mlp.forward
+    mlp.forward = type(mlp).forward.__get__(module.model.layers[1].mlp)  # that of another layer
+    with pytest.raises(InputError, match=r"a forward function of its own on model\.layers\.0\.mlp"):
+        wrap_model(module)
+    mlp.forward = type(mlp).forward.__get__(mlp)  # as transformers 4.57 leaves it after collecting hidden states
     wrap_model(module)
     with pytest.raises(InputError, match=r"a forward function of its own on the model itself"):
         wrap_model(OwnForward(module.config))

@@ -377,8 +377,11 @@ def _check_module(module: Any, name: str) -> None:
                 f"model {name!r} has a part that edgewise doesn't know: {part_name} is a {kind.__module__}."
                 f"{kind.__name__}; give the plain HuggingFace model (for adapters: the result of merge_and_unload())"
             )
-        # accelerate and torch.compile replace `forward` by one that computes the same.
-        is_replaced = "forward" in vars(part) and not any(hasattr(part, mark) for mark in ("_hf_hook", "_orig_mod"))
+        # accelerate and torch.compile replace `forward` by one that computes the same. transformers 4.57 replaces it
+        # while it collects hidden states, and then sets it to the method of the class.
+        own_forward = kind.forward.__get__(part)
+        is_replaced = vars(part).get("forward", own_forward) != own_forward
+        is_replaced &= not any(hasattr(part, mark) for mark in ("_hf_hook", "_orig_mod"))
         if is_replaced or not f"{inspect.unwrap(kind.forward).__module__}.".startswith(KNOWN_PACKAGES):
             raise InputError(
                 f"model {name!r} has a forward function of its own on {part_name or 'the model itself'}, which "
