@@ -45,8 +45,8 @@ class TopKLearner(TopKParameters):
     reverse      learn from pairs in both directions: also with clean and corrupted prompt exchanged, and the answers
                  with them. Only if all answers are single tokens and the model also prefers the exchanged answers.
     node_rate    learning rate of the parameters that all edges out of a node, or into it, share, relative to `rate`.
-                 An edge's value is its own parameter plus that of its source and that of its target. Few examples
-                 say more about a node than about each of its edges. 0: edges share nothing.
+                 An edge's value is its own parameter plus that of its source and that of its target. 0: edges share
+                 nothing.
     """
 
     name: ClassVar[str] = "learned"

@@ -130,7 +130,7 @@ class _Run:
         of_edges = torch.tensor(self.learner.start(self.problem.start or self.warm, graph))
         return torch.cat([of_edges, torch.zeros(2 * graph.n_nodes)])
 
-    @property
+    @cached_property
     def relative_rates(self) -> Tensor:
         """The learning rate of every parameter, relative to that of the edges."""
         graph = self.problem.graph
