@@ -26,6 +26,7 @@ from edgewise import (
     verify_circuit,
 )
 from edgewise.cli import verify as verify_command
+from edgewise.evaluate import Mean, Patching
 from edgewise.recipes.settings import Settings
 from edgewise.report.verification import read_verification
 from edgewise.report.viewer.view import view_of_run
@@ -34,6 +35,7 @@ from edgewise.tasks import Kl
 from edgewise.tasks.known import KNOWN
 from edgewise.verify import VerifySettings, add_path, draw_circuit, plan_verification
 from edgewise.verify.circuit_tests import binomial_at_most, distance, holm
+from edgewise.verify.random_runs import run_until_farther
 
 NAMES = [name.removeprefix("known/") for name in KNOWN]
 SETTINGS = VerifySettings(n_circuits=40, tolerance=0.05)
@@ -214,11 +216,39 @@ def test_a_stopped_verification_resumes(tmp_path):
     session = Session(Store(tmp_path / "store"), progress=lambda *report: resumed.append(report))
     result = verify_circuit(model, task, truth, settings, tests=tests, session=session)
     plain = verify_circuit(model, task, truth, settings, tests=tests)
-    # The first evaluation isn't repeated. The conditions of robustness count together, so that progress never falls.
-    stages, done, totals = zip(*resumed, strict=True)
-    assert set(stages) == {"robustness"} and {stage for stage, _ in calls} == {"verify", "robustness"}
-    assert done[0] > 0 and list(done) == sorted(done) and {done[-1]} == set(totals)
+    # What ran before is not repeated, and the progress of a stage never falls.
+    assert {stage for stage, _ in calls} == {"verify"}
+    for stage in ("verify", "robustness"):
+        done, totals = zip(*(report[1:] for report in resumed if report[0] == stage), strict=True)
+        assert list(done) == sorted(done) and {done[-1]} == set(totals)
+        assert done[0] >= max([0, *(count for name, count in calls[:-1] if name == stage)])
     assert [test.record() for test in result.tests] == [test.record() for test in plain.tests]
+
+
+@pytest.mark.parametrize("ablation", [Patching(), Mean()])
+@pytest.mark.parametrize("quality", ["true circuit", "half of it", "random circuit"])
+def test_random_circuits_that_stop_early_are_farther_from_the_model(quality, ablation):
+    """Whether they stop depends on the circuit: better circuits are decided sooner, random ones hardly ever are."""
+    model, task, truth = known("induction", 30)
+    rng = np.random.default_rng(3)
+    halves = [Circuit(model.graph, truth.mask & (rng.random(truth.graph.n_edges) < 0.8)).prune() for _ in range(9)]
+    circuit = {"true circuit": truth, "half of it": max(halves, key=lambda c: c.n_edges)}.get(quality)
+    circuit = circuit or draw_circuit(model.graph, 40, rng)
+    random = [draw_circuit(model.graph, 40, rng) for _ in range(30)] + [circuit]
+    own = evaluate_circuits(model, task, [circuit], ablation=ablation)
+    all_values = evaluate_circuits(model, task, random, ablation=ablation).values
+    evaluate = partial(evaluate_circuits, model, task, ablation=ablation)
+    runs = run_until_farther(evaluate, own.values[0], own.full, own.empty, random, Session())
+    span = own.full.mean() - own.empty.mean()
+    distances, own_distance = distance(all_values, own.full, span), distance(own.values[0], own.full, span)
+    assert ((own_distance < runs.distances) == (own_distance < distances)).all()
+    on_all = runs.n_examples == len(task)
+    assert on_all[-1] and runs.distances[-1] == own_distance  # the circuit itself is not farther
+    np.testing.assert_allclose(runs.distances[on_all], distances[on_all], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        runs.faithfulness[on_all], (all_values[on_all].mean(1) - own.empty.mean()) / span, rtol=1e-4, atol=1e-5
+    )
+    assert quality != "true circuit" or runs.n_examples[:-1].max() < len(task) / 2
 
 
 def test_a_circuit_of_another_model():

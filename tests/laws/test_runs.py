@@ -104,6 +104,8 @@ def test_circuits_do_not_depend_on_batches_or_order(model, ablation):
     backwards = type(task)(task.name, task.split, task.examples[::-1])
     again = evaluate_circuits(model, backwards, circuits, ablation=ablation, batch_size=4)
     np.testing.assert_allclose(again.values[:, ::-1], whole.values, rtol=1e-9, atol=1e-9)
+    some = evaluate_circuits(model, task, circuits, ablation=ablation, rows=[4, 1, 2])
+    np.testing.assert_allclose(some.values, whole.values[:, [4, 1, 2]], rtol=1e-9, atol=1e-9)
 
 
 def test_answer_logits_equal_those_of_the_whole_vocabulary(model, task):

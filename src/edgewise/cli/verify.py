@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 ALL = "all"
 # The number of other ablations and metrics of the robustness test: without its own, and auto is one of the others.
 OTHER_CONDITIONS = len(ABLATIONS) - 1 + len(METRICS) - 2
+# Forecasts assume that random circuits run on this share of the examples. The better the circuit, the fewer are needed.
+RANDOM_SHARE = 0.25
 # The tests of a run's circuit. With 60 draws and 80 examples every test can reach significance. 1e12 operations take
 # about ten seconds on two cores.
 QUICK_CIRCUITS, QUICK_EXAMPLES, QUICK_OPERATIONS = 60, 80, 1e12
@@ -166,11 +169,18 @@ def list_work(
     """Return the parts of a verification whose cost is forecast."""
     from ..recipes.forecast import EvaluateWork
 
-    work: list[Work] = [EvaluateWork(examples, settings, plan.circuits, name="verify")]
+    def some(task: Task) -> Task:
+        return task.head(math.ceil(RANDOM_SHARE * len(task)))
+
+    on_all, random = plan.split()
+    circuits = tuple(circuit for group in on_all.values() for circuit in group)
+    work: list[Work] = [EvaluateWork(examples, settings, circuits, name="verify")]
+    if random:
+        work.append(EvaluateWork(some(examples), settings, random, name="verify"))
     if "robustness" in tests:
         again = (plan.circuit, *plan.groups["random"])
-        work.append(EvaluateWork(examples, settings, again, name="robustness", times=OTHER_CONDITIONS))
-        work += [EvaluateWork(other, settings, again, name="robustness") for other in others.values()]
+        work.append(EvaluateWork(some(examples), settings, again, name="robustness", times=OTHER_CONDITIONS))
+        work += [EvaluateWork(some(other), settings, again, name="robustness") for other in others.values()]
     return work
 
 

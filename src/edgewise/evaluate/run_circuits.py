@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -105,11 +106,12 @@ def evaluate_circuits(
     ablation: Ablation = DEFAULT_ABLATION,
     *,
     of_model: Sequence[Metric] = (),
+    rows: Sequence[int] | None = None,
     batch_size: int | None = None,
     memory: int | str = BUDGET,
     session: Session = DEFAULT_SESSION,
 ) -> Evaluation:
-    """Run circuits on every example of a task.
+    """Run circuits on every example of a task, or on some of them.
 
     All circuits of a batch share its clean and its reference run. The full circuit is the model and the empty one is
     the reference, so neither runs again. Changing the batches, or where they run, changes no result beyond rounding.
@@ -127,6 +129,8 @@ def evaluate_circuits(
         What replaces the edges outside a circuit.
     of_model
         Further metrics of the whole model, which need no further run.
+    rows
+        The places of the examples to run; all by default. Means that an ablation takes are those of the whole task.
     batch_size, memory
         As in `score_edges`.
     session
@@ -135,7 +139,7 @@ def evaluate_circuits(
     Returns
     -------
     Evaluation
-        Values [circuit, example], in the task's order.
+        Values [circuit, example], in the order of the task, or of `rows`.
 
     Raises
     ------
@@ -148,7 +152,8 @@ def evaluate_circuits(
     check_is("session", Session, session)
     check_examples(model, task)
     metric = metric.for_task(task)
-    model = model.pin()
+    model, whole = model.pin(), task
+    task = whole if rows is None else whole.part(rows)
     if not isinstance(circuits, Sequence) or not all(isinstance(circuit, Circuit) for circuit in circuits):
         raise InputError(
             "circuits come in a list, even a single one: [circuit]; what `solve` returns has one as `.circuit`"
@@ -159,7 +164,7 @@ def evaluate_circuits(
     size = batch_size or choose_item_size(session.engine, model, model.transformer.device, fits, len(task))
     pruned = tuple(circuit.prune() for circuit in circuits)
     job = EvaluateJob(metric, ablation, pruned, tuple(of_model), parse_bytes(memory))
-    key = "" if session.store.folder is None else _key(model, task, job, size, session.engine)
+    key = "" if session.store.folder is None else _key(model, whole, rows, job, size, session.engine)
     unit = session.store.find(key)
     if unit is None:
         batches, n_circuits, n_model = plan_batches(task.examples, size), len(pruned), 2 + len(of_model)
@@ -168,7 +173,8 @@ def evaluate_circuits(
             per_example = max(1, n_circuits)
             done, total = partial.n_done * per_example, len(task) * per_example
             reporting.report("evaluate", done, total)
-            prepared = replace(job, ablation=ablation.prepare(model, task, batches, session.engine))
+            all_batches = batches if rows is None else plan_batches(whole.examples, size)
+            prepared = replace(job, ablation=ablation.prepare(model, whole, all_batches, session.engine))
             groups = circuit_groups(session.engine, model, n_circuits, len(batches))
             jobs = [replace(prepared, circuits=pruned[group]) for group in groups]
             missing = [list(rows) for rows in batches if partial.is_missing(rows)]
@@ -205,13 +211,15 @@ def check_graph(graph: BaseGraph, model: Model, task: Task) -> None:
         )
 
 
-def _key(model: Model, task: Task, job: EvaluateJob, size: int, engine: Engine) -> str:
+def _key(model: Model, task: Task, rows: Sequence[int] | None, job: EvaluateJob, size: int, engine: Engine) -> str:
     """Return the key of the values. Changing the batches, or the circuits that run at once, changes rounding."""
-    masks = masks_digest(job.circuits)
-    batches = (size, job.memory, len(circuit_groups(engine, model, len(job.circuits), -(-len(task) // size))))
+    masks, n_examples = masks_digest(job.circuits), len(task if rows is None else rows)
+    batches = (size, job.memory, len(circuit_groups(engine, model, len(job.circuits), -(-n_examples // size))))
     how = (job.metric, job.ablation, job.of_model)
     kinds = [repr(circuit.graph) for circuit in job.circuits if circuit.graph != model.graph]
-    kind = {"graphs": kinds, "spans": task.span_digest} if kinds else {}
+    kind: dict[str, Any] = {"graphs": kinds, "spans": task.span_digest} if kinds else {}
+    if rows is not None:
+        kind["rows"] = [*map(int, rows)]
     return unit_key("values", model=model.digest, task=task.digest, how=how, circuits=masks, batches=batches, **kind)
 
 

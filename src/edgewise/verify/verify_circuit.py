@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,9 +42,12 @@ from .circuit_tests import (
     sufficiency,
 )
 from .random_circuits import Rng, add_path, draw_circuit, draw_matched, edge_graph, logit_spans
+from .random_runs import Evaluate, run_until_farther
 from .verification import DEFAULTS, TESTS, CircuitTest, Verification, VerifySettings
 
 FloatArray = NDArray[np.float64]
+# Groups of circuits that are compared with the circuit. They run only until the comparison is decided.
+RANDOM_GROUPS = ("random", "matched")
 # Minimality adds this many paths per random circuit. More paths detect more superfluous edges, and they are cheap:
 # circuits that run together share the nodes that read the same.
 PATHS_PER_CIRCUIT = 4
@@ -66,6 +70,11 @@ class VerificationPlan:
     def circuits(self) -> tuple[Circuit, ...]:
         """All circuits, in the order of the groups."""
         return tuple(circuit for group in self.groups.values() for circuit in group)
+
+    def split(self) -> tuple[dict[str, tuple[Circuit, ...]], tuple[Circuit, ...]]:
+        """Return the groups that run on all examples, and the random and matched circuits, which may need fewer."""
+        on_all = {name: group for name, group in self.groups.items() if name not in RANDOM_GROUPS}
+        return on_all, tuple(circuit for name in RANDOM_GROUPS for circuit in self.groups[name])
 
 
 def plan_verification(
@@ -111,15 +120,16 @@ def plan_verification(
     groups: dict[str, list[Circuit]] = {"circuit": [pruned], "complement": [], "random": [], "matched": []}
     if {"necessity", "independence"} & set(tests):
         groups["complement"] = [pruned.complement()]
-    if {"sufficiency", "necessity", "robustness"} & set(tests):
-        groups["random"] = [draw_circuit(graph, pruned.n_edges, rngs[0], spans=spans) for _ in range(n)]
+    random = (draw_circuit(graph, pruned.n_edges, rngs[0], spans=spans) for _ in range(n))
+    if {"sufficiency", "robustness"} & set(tests):
+        groups["random"] = list(random)
     if "sufficiency" in tests:
         groups["matched"] = [draw_matched(pruned, rngs[1]) for _ in range(n)]
     if "necessity" in tests:
-        groups["random complement"] = [random.complement() for random in groups["random"]]
+        groups["random complement"] = [circuit.complement() for circuit in groups["random"] or random]
         with suppress(InputError):  # hardly any path shares no edge with a large circuit
             outside = [draw_circuit(graph, pruned.n_edges, rngs[4], pruned, spans) for _ in range(n)]
-            groups["outside complement"] = [random.complement() for random in outside]
+            groups["outside complement"] = [circuit.complement() for circuit in outside]
     if "minimality" in tests:
         groups["without edge"] = [pruned.without(edge) for edge in pruned.edges]
         groups["without node"] = [pruned.without(node) for node in inner_nodes(pruned)]
@@ -214,17 +224,21 @@ def verify_circuit(
     plan = plan_verification(circuit, settings, tests)
     with session.reporting() as session:
         how: dict[str, Any] = {"batch_size": batch_size, "memory": memory}
-        ran = evaluate_circuits(model, task, plan.circuits, metric, ablation, **how, session=session.as_part("verify"))
+        evaluate: Evaluate = partial(evaluate_circuits, model, task, metric=metric, ablation=ablation, **how)
+        on_all, random = plan.split()
+        circuits = [circuit for group in on_all.values() for circuit in group]
+        total = len(task) * (len(circuits) + len(random))
+        ran = evaluate(circuits, session=session.as_part("verify", 0, total))
         span = float(ran.full.mean() - ran.empty.mean())
         faithfulness(0.0, ran.full.mean(), ran.empty.mean())  # raises if it is undefined
-        ends = np.cumsum([len(group) for group in plan.groups.values()])[:-1]
-        values = dict(zip(plan.groups, np.split(ran.values, ends), strict=True))
-        results = list(_test_all(plan, values, ran, span, settings, tests))
+        ends = np.cumsum([len(group) for group in on_all.values()])[:-1]
+        values = dict(zip(on_all, np.split(ran.values, ends), strict=True))
+        part = session.as_part("verify", len(task) * len(circuits), total)
+        compared = run_until_farther(evaluate, values["circuit"][0], ran.full, ran.empty, random, part)
+        n_random = len(plan.groups["random"])
+        results = list(_test_all(plan, values, compared.distances, ran, span, settings, tests))
         if "robustness" in tests:
-            compared = ("circuit", "random")
-            circuits = [circuit for name in compared for circuit in plan.groups[name]]
-            own_and_random = replace(ran, values=np.concatenate([values[name] for name in compared]))
-            conditions = run_conditions(model, task, circuits, own_and_random, metric, other_tasks or {}, how, session)
+            conditions = run_conditions(model, task, plan, ran, metric, other_tasks or {}, how, session)
             results.append(robustness(list(conditions), settings))
         superfluous: list[str] = next((t.details["superfluous"] for t in results if t.name == "minimality"), [])
         minimal = plan.circuit.without(superfluous).prune()
@@ -252,8 +266,8 @@ def verify_circuit(
         tests=tuple(results),
         faithfulness=own,
         minimal_faithfulness=minimal_faithfulness,
-        random=MIB.compute(values["random"].mean(1), ran.full.mean(), ran.empty.mean()),
-        matched=MIB.compute(values["matched"].mean(1), ran.full.mean(), ran.empty.mean()),
+        random=compared.faithfulness[:n_random],
+        matched=compared.faithfulness[n_random:],
         edge_effects=lost("without edge"),
         node_effects=dict(zip(inner_nodes(plan.circuit), lost("without node").tolist(), strict=False)),
         seconds=time.perf_counter() - started,
@@ -263,18 +277,23 @@ def verify_circuit(
 def _test_all(
     plan: VerificationPlan,
     values: Mapping[str, FloatArray],
+    random_distances: FloatArray,
     ran: Evaluation,
     span: float,
     settings: VerifySettings,
     tests: Sequence[str],
 ) -> Iterator[CircuitTest]:
-    """Yield the result of every test but robustness, from values [circuit, example] by group."""
+    """Yield the result of every test but robustness, from values [circuit, example] by group.
+
+    random_distances  [circuit] of the random circuits, then of the matched ones
+    """
     own, full = values["circuit"][0], ran.full
+    random, matched = np.split(random_distances, [len(plan.groups["random"])])
     to_model = float(distance(own, full, span))
     if "sufficiency" in tests:
-        yield sufficiency(to_model, distance(values["random"], full, span), settings)
-        if any(matched != plan.circuit for matched in plan.groups["matched"]):
-            yield sufficiency(to_model, distance(values["matched"], full, span), settings, MATCHED)
+        yield sufficiency(to_model, random, settings)
+        if any(copy != plan.circuit for copy in plan.groups["matched"]):
+            yield sufficiency(to_model, matched, settings, MATCHED)
     if "necessity" in tests:
         cut = float(distance(values["complement"][0], full, span))
         yield necessity(cut, distance(values["random complement"], full, span), settings)
@@ -296,7 +315,7 @@ def _test_all(
 def run_conditions(
     model: Model,
     task: Task,
-    circuits: Sequence[Circuit],
+    plan: VerificationPlan,
     ran: Evaluation,
     metric: Metric,
     other_tasks: Mapping[str, Task],
@@ -305,40 +324,51 @@ def run_conditions(
 ) -> Iterator[Condition]:
     """Yield a circuit under other conditions: each length of prompts, other ablations, other metrics, other examples.
 
-    circuits  the circuit, and random circuits of its size
-    ran       what `evaluate_circuits` returned for them and `metric` on `task`
-    how       further arguments of `evaluate_circuits`
+    ran     what `evaluate_circuits` returned for `metric` on `task`
+    how     further arguments of `evaluate_circuits`
     """
     # Prompts of one length are those of a few templates.
     lengths = np.array([example.length for example in task.examples])
     sizes, counts = np.unique(lengths, return_counts=True)
-    for size in sizes[counts >= MIN_PROMPTS].tolist() if len(sizes) > 1 else []:
-        chosen = lengths == size
-        part = replace(ran, values=ran.values[:, chosen], full=ran.full[chosen], empty=ran.empty[chosen])
-        yield _condition(f"prompts of {size} tokens", part)
-    ablations = [kind() for name, kind in ABLATIONS.items() if name != ran.ablation.name]
+    same_length = {f"prompts of {n} tokens": np.flatnonzero(lengths == n) for n in sizes[counts >= MIN_PROMPTS]}
+    everything, jobs = np.arange(len(task)), list[tuple[str, Task, NDArray[np.int64], Metric, Ablation]]()
+    if len(sizes) > 1:
+        jobs += [(name, task, rows, ran.metric, ran.ablation) for name, rows in same_length.items()]
+    others = (kind() for name, kind in ABLATIONS.items() if name != ran.ablation.name)
+    jobs += [(f"ablation: {ablation.name}", task, everything, ran.metric, ablation) for ablation in others]
     metrics: dict[str, Metric] = {}
     for kind in METRICS.values():
         with suppress(InputError):  # without incorrect answers, there are no differences
             usable = kind().for_task(task)
             metrics[usable.name] = usable
-    jobs = [(f"ablation: {ablation.name}", task, ran.metric, ablation) for ablation in ablations]
-    jobs += [(f"metric: {name}", task, each, ran.ablation) for name, each in metrics.items() if name != ran.metric.name]
-    jobs += [(f"examples: {name}", examples, metric, ran.ablation) for name, examples in other_tasks.items()]
-    done, total = 0, len(circuits) * sum(len(examples) for _, examples, _, _ in jobs)
-    for name, examples, each_metric, ablation in jobs:
-        ran_here = evaluate_circuits(
-            model, examples, circuits, each_metric, ablation, **how, session=session.as_part("robustness", done, total)
-        )
-        yield _condition(name, ran_here)
-        done += len(circuits) * len(examples)
+    metrics.pop(ran.metric.name, None)
+    jobs += [(f"metric: {name}", task, everything, each, ran.ablation) for name, each in metrics.items()]
+    jobs += [(f"examples: {n}", each, np.arange(len(each)), metric, ran.ablation) for n, each in other_tasks.items()]
+    random = plan.groups["random"]
+    done, total = 0, (1 + len(random)) * sum(len(rows) for _, _, rows, _, _ in jobs)
+    for name, examples, rows, each_metric, ablation in jobs:
+        evaluate: Evaluate = partial(evaluate_circuits, model, examples, metric=each_metric, ablation=ablation, **how)
+        part = session.as_part("robustness", done, total)
+        yield _condition(name, evaluate, plan.circuit, random, rows, part)
+        done += (1 + len(random)) * len(rows)
         session.report("robustness", done, total)
 
 
-def _condition(name: str, ran: Evaluation) -> Condition:
-    """Return a condition from the evaluation of a circuit and of random circuits."""
-    own, random, full, empty = ran.values[0], ran.values[1:], ran.full, ran.empty
+def _condition(
+    name: str,
+    evaluate: Evaluate,
+    circuit: Circuit,
+    random: Sequence[Circuit],
+    rows: NDArray[np.int64],
+    session: Session,
+) -> Condition:
+    """Return how often a circuit is closer to the model than random circuits under a condition."""
+    ran = evaluate([circuit], rows=rows.tolist(), session=session)
+    own, full, empty = ran.values[0], ran.full, ran.empty
     own_faithfulness = float(MIB.compute(own.mean(), full.mean(), empty.mean()))
-    span = float(full.mean() - empty.mean())
-    wins = 0 if np.isnan(own_faithfulness) else (distance(own, full, span) < distance(random, full, span)).sum()
-    return Condition(name, own_faithfulness, int(wins), len(random))
+    if np.isnan(own_faithfulness):
+        return Condition(name, own_faithfulness, 0, len(random))
+    after = session.as_part(name, len(rows))
+    distances = run_until_farther(evaluate, own, full, empty, random, after, rows).distances
+    wins = distance(own, full, float(full.mean() - empty.mean())) < distances
+    return Condition(name, own_faithfulness, int(wins.sum()), len(random))
