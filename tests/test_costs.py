@@ -186,7 +186,10 @@ def test_files_in_the_cache_of_a_control_group_count_as_free_memory(tmp_path, mo
     "words, stages",
     [
         (("run", "--no-learned"), ["score", "select", "evaluate", "evaluate"]),
-        (("run", "--no-learned", "--verify"), ["score", "select", "evaluate", "evaluate", "verify", "robustness"]),
+        (
+            ("run", "--no-learned", "--verify"),
+            ["score", "select", "evaluate", "evaluate", "verify", "verify", "robustness"],
+        ),
         (("run", "--learned"), ["score", "learn", "learn", "select", "evaluate", "evaluate"]),
         (("score", "--out", "out"), ["score"]),
         (("learn", "--out", "out"), ["learn"]),

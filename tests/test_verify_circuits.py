@@ -391,7 +391,8 @@ def test_a_dry_run_forecasts_the_tests_that_the_run_would_make(monkeypatch, tmp_
         tested = [stage for stage in stages if stage["name"] in ("verify", "robustness") and stage["seconds"] > 0]
         return [(stage["name"], stage["examples"]) for stage in tested]
 
-    assert tested_stages() == [("verify", 8), ("robustness", 8)] and tested_stages("--no-verify") == []
+    # Random circuits are expected to run on a quarter of the examples.
+    assert tested_stages() == [("verify", 8), ("verify", 2), ("robustness", 2)] and tested_stages("--no-verify") == []
     monkeypatch.setattr(verify_command, "QUICK_OPERATIONS", 1)
     assert tested_stages() == []
 
