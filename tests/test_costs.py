@@ -204,7 +204,8 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(edgewise, words, stages, tm
     result = json.loads(out)
     for each in result.get("forecasts", [result]):
         assert [stage["name"] for stage in each["stages"]] == stages
-        assert all(stage["examples"] == 6 and stage["seconds"] > 0 for stage in each["stages"])
+        # Random circuits of the tests are expected to run on a quarter of the examples.
+        assert all(stage["examples"] in (6, 2) and stage["seconds"] > 0 for stage in each["stages"])
     if words[0] in ("score", "study"):  # the others print what `score` prints
         code_of_text, text, _ = edgewise(*words, "--examples", 6, "--dry-run")
         assert code_of_text == 0 and "nothing was written" in text and "memory: " in text
