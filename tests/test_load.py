@@ -423,3 +423,49 @@ def test_a_model_folder_with_an_adapter_raises_an_input_error(tmp_path):
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(InputError, match=r"adapter_config\.json.*merge_and_unload"):
         load_model(tmp_path)
+
+
+def tanh_activations(module):
+    for name, part in module.named_modules():
+        if name.endswith("mlp"):
+            setattr(part, "act" if hasattr(part, "act") else "act_fn", torch.nn.Tanh())
+
+
+def large_epsilons(module):
+    for part in module.modules():
+        for name in {"eps", "variance_epsilon"} & vars(part).keys():
+            setattr(part, name, 0.5)
+
+
+def fewer_layers(module):
+    module.config.num_hidden_layers = 1
+
+
+@pytest.mark.parametrize(
+    "family, edit",
+    [("gpt2", tanh_activations), ("gpt2", large_epsilons), ("llama", tanh_activations), ("llama", large_epsilons),
+     ("llama", fewer_layers), ("gemma2", fewer_layers)],
+)  # fmt: skip
+def test_an_edited_module_runs_as_transformers_runs_it_and_has_a_digest_of_its_own(family, edit):
+    """The digest finds stored results again, which must not be those of the module before the edit."""
+    module, task = build(family), random_task(1)
+    before = wrap_model(module).digest
+    edit(module)
+    model, [example] = wrap_model(module), task.examples
+    assert model.digest != before
+    with torch.no_grad():
+        logits = module(torch.tensor([example.clean])).logits[0, -1]
+    expected = (logits[example.correct] - logits[example.incorrect]).item()
+    assert evaluate_circuits(model, task, []).full[0] == pytest.approx(expected, abs=1e-5 * logits.abs().max().item())
+
+
+@pytest.mark.parametrize(
+    "family, name",
+    [("gpt2", "scale_attn_weights"), ("llama", "scaling"), ("opt", "scaling"), ("gemma2", "attn_logit_softcapping")],
+)
+def test_an_attribute_of_attention_that_contradicts_the_config_raises_an_input_error(family, name):
+    module = build(family)
+    part = next(part for part in module.modules() if name in vars(part))
+    setattr(part, name, getattr(part, name) / 2)
+    with pytest.raises(InputError, match=rf"{name} is .* config"):
+        wrap_model(module)

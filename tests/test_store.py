@@ -34,7 +34,7 @@ from edgewise.runtime import Session, store as store_module
 from edgewise.runtime.store import NO_STORE, PartialUnit, Unit, open_partial_store
 from edgewise.runtime.unit_keys import code_digest, unit_key
 from edgewise.score import run_scorer as scoring
-from edgewise.tasks import Example, Kl, Task
+from edgewise.tasks import Example, Kl, LogitDifference, Task
 
 SIZES = (0.05, 0.3, 1.0)
 
@@ -568,3 +568,18 @@ def test_scores_are_computed_again_if_anything_they_depend_on_changed(saved, tmp
     others.append(scores())
     assert len(calls) == 3 + 2 * len(others)
     assert len({one.digest for one in (first, *others)}) == 1 + len(others)
+
+
+def scaled_metric(factor):
+    @dataclass(frozen=True)
+    class Scaled(LogitDifference):
+        def value(self, run, clean):
+            return factor * super().value(run, clean)
+
+    return Scaled()
+
+
+def test_values_that_a_method_reads_from_the_function_around_it_are_part_of_the_key():
+    keys = [unit_key("values", how=scaled_metric(factor)) for factor in (1.0, 2.0, 1.0, object(), object())]
+    assert keys[0] == keys[2]
+    assert len(set(keys)) == 4

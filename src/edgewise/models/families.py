@@ -79,7 +79,26 @@ def check_config(config: Any) -> Family:
 
 def build_transformer(model: Any) -> Transformer:
     """Return the Transformer of a loaded HuggingFace causal language model, which shares its weights."""
-    return check_config(model.config).build(model)
+    transformer = check_config(model.config).build(model)
+    _check_attributes(model, transformer)
+    return transformer
+
+
+def _check_attributes(model: Any, transformer: Transformer) -> None:
+    """Raise InputError if attributes of attention modules were edited: the Transformer is built from the config."""
+    expected = {
+        "scaling": transformer.attention_scale,
+        "attn_logit_softcapping": transformer.attention_cap,
+        "scale_attn_weights": True,
+        "scale_attn_by_inverse_layer_idx": False,
+    }
+    for part_name, part in model.named_modules():
+        for name in expected.keys() & vars(part).keys():
+            if (value := getattr(part, name)) != expected[name] and (value or expected[name]):
+                raise InputError(
+                    f"{part_name}.{name} is {value!r}, but {expected[name]!r} follows from the model's config, which "
+                    "edgewise follows; make the model from a config that says so, or undo the edit"
+                )
 
 
 def _layer_norm(module: nn.LayerNorm) -> Norm:
@@ -125,14 +144,17 @@ def _transformer(
 
 
 def _gpt2(model: Any) -> Transformer:
+    from transformers.activations import NewGELUActivation
+
     config, body = model.config, model.transformer
     size = (3, config.n_head, config.n_embd // config.n_head)
     # The usual activation as one kernel; the module's own formula takes eight kernels.
-    gelu = partial(F.gelu, approximate="tanh") if config.activation_function == "gelu_new" else None
+    gelu = partial(F.gelu, approximate="tanh")
 
     def layer(block: Any) -> Layer:
         weight, bias = block.attn.c_attn.weight.T, block.attn.c_attn.bias
-        up, down, activation = block.mlp.c_fc, block.mlp.c_proj, gelu or block.mlp.act
+        up, down = block.mlp.c_fc, block.mlp.c_proj
+        activation = gelu if isinstance(block.mlp.act, NewGELUActivation) else block.mlp.act
         q, k, v = (Projection(*part) for part in zip(weight.unflatten(0, size), bias.unflatten(0, size), strict=True))
         return Layer(
             attention_norm=_layer_norm(block.ln_1),
@@ -241,7 +263,8 @@ def _llama(model: Any, norm: Callable[[Any], Norm] = _rms_norm, **parts: Any) ->
             return module(like, positions)
         return body.rotary_emb(like, positions, kind)
 
-    layers = tuple(layer(index, block) for index, block in enumerate(body.layers))
+    # transformers runs as many layers as the config says, even if there are more.
+    layers = tuple(layer(index, block) for index, block in enumerate(body.layers[: config.num_hidden_layers]))
     inner = 3 * config.intermediate_size  # the gate before and after its activation, and the gated values
     return _transformer(model, layers, norm(body.norm), inner, rotary=rotary, **parts)
 

@@ -121,12 +121,13 @@ class Model:
 
 
 def weights_digest(module: Any) -> str:
-    """Return the SHA-256 of a module's config and of every byte of its parameters and buffers.
+    """Return the SHA-256 of a module's config, of its parts, and of every byte of its parameters and buffers.
 
-    It takes 0.7 s for 135 million parameters of four bytes. Checksums of torch's own sums are hardly faster, and miss
+    The parts are described by their classes and settings, such as a norm's epsilon, which may be edited in memory. It
+    takes 0.7 s for 135 million parameters of four bytes. Checksums of torch's own sums are hardly faster, and miss
     edits.
     """
-    digest = hashlib.sha256(module.config.to_json_string().encode())
+    digest = hashlib.sha256(f"{module.config.to_json_string()}{module!r}".encode())
     # Not of its `state_dict`, which lacks buffers such as the frequencies of rotary embeddings.
     for name, tensor in sorted((*module.named_parameters(), *module.named_buffers()), key=lambda item: item[0]):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

@@ -13,6 +13,7 @@ from functools import cache
 from importlib.metadata import version
 from numbers import Number
 from pathlib import Path, PurePath
+from types import FunctionType
 from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
@@ -104,4 +105,20 @@ def _custom_sources(kind: type) -> list[str]:
                     break
             else:
                 sources.append(_CLASSES_WITHOUT_SOURCE.setdefault(base, uuid4().hex))
+            sources += _enclosed_values(base)
     return sources
+
+
+def _enclosed_values(kind: type) -> list[str]:
+    """Return what methods of a class read from the function that defines it: the source does not say its value."""
+    values = []
+    for name, member in sorted(vars(kind).items()):
+        if not isinstance(member, FunctionType) or name.startswith("__"):  # dataclasses write the latter
+            continue
+        for variable, cell in zip(member.__code__.co_freevars, member.__closure__ or (), strict=True):
+            if variable != "__class__":  # of `super()`
+                try:
+                    values.append(repr((name, variable, _describe(cell.cell_contents))))
+                except (InputError, ValueError):  # nothing tells its value, or it has none yet
+                    values.append(_CLASSES_WITHOUT_SOURCE.setdefault(kind, uuid4().hex))
+    return values
