@@ -156,12 +156,12 @@ def test_a_stopped_comparison_resumes_with_the_same_numbers(edgewise, finished, 
         return discover(*arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr("edgewise.study.run_methods.discover", stop_later)
+        patch.setattr("edgewise.study.methods.discover", stop_later)
         assert edgewise(*WORDS, "--out", folder)[0] == 130
     assert not folder.exists() and (tmp_path / ".methods.partial").is_dir()
     scored = []
     monkeypatch.setattr(Eap, "score", lambda *_: scored.append(1))
-    monkeypatch.setattr("edgewise.study.run_methods.WARM_UP_EXAMPLES", 1)
+    monkeypatch.setattr("edgewise.study.methods.WARM_UP_EXAMPLES", 1)
     code, out, err = edgewise(*WORDS, "--out", folder, "--json")
     # EAP's second draw of examples was scored when the command was stopped in the call after it.
     assert code == 0 and not scored, err

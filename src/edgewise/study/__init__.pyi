@@ -13,13 +13,11 @@ from .methods import (
     MethodComparison as MethodComparison,
     MethodRow as MethodRow,
     choose_methods as choose_methods,
+    compare_methods as compare_methods,
+    list_cells as list_cells,
     mean_ranks as mean_ranks,
+    method_forecasts as method_forecasts,
 )
 from .plan import Grid as Grid, Plan as Plan
 from .run import resume_study as resume_study, run_study as run_study, study_forecasts as study_forecasts
-from .run_methods import (
-    compare_methods as compare_methods,
-    list_cells as list_cells,
-    method_forecasts as method_forecasts,
-)
 from .tables import Entry as Entry, StudyTable as StudyTable, TableRow as TableRow, study_tables as study_tables

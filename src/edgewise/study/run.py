@@ -172,21 +172,38 @@ def study_forecasts(plan: Plan, engine: Engine = IN_PROCESS, cache: bool = True)
     """Forecast the cost of a study for each of its models. The examples of seed 0 stand for those of all seeds."""
     learners = dict.fromkeys(recipe.learner for _, recipe in plan.recipes(0) if recipe.learner is not None)
     settings = plan.settings
+
+    def list_work(model: Model, task: str) -> list[Work]:
+        splits, draws = load_splits(plan, model, task, 0), len(set(plan.data_seeds(task)))
+        # Seeds that share examples evaluate their recipes together.
+        seeds = range(plan.seeds if draws == 1 else 1)
+        recipes = tuple(dict.fromkeys(pair for seed in seeds for pair in plan.recipes(seed)))
+        tested = tuple({(measure, recipe.name): (measure, recipe) for measure, recipe in recipes}.values())
+        selected = {pairs: SelectWork(splits[TRAIN], settings, pairs) for pairs in (recipes, tested)}
+        return [
+            ScoreWork(splits[TRAIN], settings, times=draws),
+            *(LearnWork(splits[TRAIN], settings, learner, times=draws) for learner in learners),
+            replace(selected[recipes], times=draws),
+            EvaluateWork(splits[VALIDATION], settings, selected=selected[recipes], times=draws),
+            EvaluateWork(splits[TEST], settings, selected=selected[tested], times=draws),
+        ]
+
+    return forecast_models(
+        plan, [(name, task) for name in plan.models for task in plan.tasks], list_work, engine, cache
+    )
+
+
+def forecast_models(
+    plan: Plan,
+    cells: Sequence[tuple[str, str]],
+    list_work: Callable[[Model, str], list[Work]],
+    engine: Engine,
+    cache: bool,
+) -> list[Forecast]:
+    """Forecast the cost of each model: of what `list_work` lists for each of its tasks in `cells`."""
     forecasts = []
     for name in plan.models:
         model = load_source(plan.source(name, cache))
-        works: list[Work] = []
-        for task in plan.tasks:
-            splits, draws = load_splits(plan, model, task, 0), len(set(plan.data_seeds(task)))
-            works.append(ScoreWork(splits[TRAIN], settings, times=draws))
-            works += [LearnWork(splits[TRAIN], settings, learner, times=draws) for learner in learners]
-            # Seeds that share examples evaluate their recipes together.
-            seeds = range(plan.seeds if draws == 1 else 1)
-            recipes = tuple(dict.fromkeys(pair for seed in seeds for pair in plan.recipes(seed)))
-            tested = tuple({(measure, recipe.name): (measure, recipe) for measure, recipe in recipes}.values())
-            works.append(SelectWork(splits[TRAIN], settings, recipes, times=draws))
-            for split, pairs in ((VALIDATION, recipes), (TEST, tested)):
-                selected = SelectWork(splits[TRAIN], settings, pairs)
-                works.append(EvaluateWork(splits[split], settings, selected=selected, times=draws))
+        works = [work for of_model, task in cells if of_model == name for work in list_work(model, task)]
         forecasts.append(forecast(model, works, engine, exact=True))
     return forecasts
