@@ -422,3 +422,18 @@ def test_kept_shares_are_shown_and_explained_at_the_sizes_of_the_run(runs):
     for outcome, sizes in ((result.outcomes[0], ""), (other, "at 10, 50 % of all edges")):
         assert ("kept" in printed(area_table([outcome], CMD), 100)) == bool(sizes)
         assert tables.kept_legend([outcome]).endswith(sizes) and bool(tables.kept_legend([outcome])) == bool(sizes)
+
+
+def test_recipes_that_are_all_equal_are_not_called_best(runs):
+    outcome = read_result(runs / "one").of(CMD)[0]
+    empty = np.tile(outcome.curve.empty, (len(outcome.curve.shares), 1))
+    worse = replace(outcome, curve=replace(outcome.curve, values=empty))
+    assert worse.area > outcome.area
+    for outcomes, n_best in (([outcome, outcome], 0), ([outcome, outcome, worse], 2), ([outcome], 0)):
+        assert printed(area_table(outcomes, CMD), 100).count("best") == n_best
+
+
+def test_a_size_that_asks_for_no_node_has_no_share_that_was_kept(runs):
+    outcome = read_result(runs / "one").outcomes[0]
+    curve = replace(outcome.curve, shares=(0.1, 0.5, 1.0), n_requested=(0, 2, 4), n_kept=(0, 1, 4))
+    assert "-, 50" in printed(area_table([replace(outcome, curve=curve)], CMD), 100)

@@ -12,7 +12,7 @@ import torch
 from commands import DEMO, GOOD, interrupt, refused, run_command, score_file, write, write_tokens
 from conftest import build
 
-from edgewise import Circuit, EdgeScores, Settings, read_result
+from edgewise import Circuit, EdgeScores, Graph, Settings, read_result
 from edgewise.evaluate import SIZES
 
 
@@ -455,3 +455,8 @@ def test_llama_8b_fits_a_device_of_24_gb_and_70b_two_of_80(edgewise, tmp_path, l
     (tmp_path / "config.json").write_text(json.dumps(llama(80, 64, 8192, 28672)))
     facts = edgewise_json("models", tmp_path, "--length", length)
     assert [need["devices"]["80"] for need in facts["needs"].values()] == ([2, 2, 2] if length == 20 else [4, 2, 4])
+
+
+def test_a_circuit_of_another_model_names_the_option_to_give(edgewise, tmp_path):
+    Circuit.full(Graph(2, 2, 8)).save(tmp_path / "small.json")
+    assert refused(edgewise, "evaluate", tmp_path / "small.json").endswith("; give the circuit's own model as --model")

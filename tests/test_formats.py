@@ -120,6 +120,7 @@ def test_wrong_values_in_a_json_raise(tmp_path, change, words):
     "old, new, words",
     [
         ('"input->a0.h1<q>"', '"input->a0.h0<q>"', "an edge is there more than once"),
+        ('"nodes": {', '"nodes": {"m0": {"in_graph": true}, "m0": {}, ', "the key 'm0' is there more than once"),
         ('"nodes"', '"cfg"', "missing required field `nodes`"),
         ('}, "edgewise"', ',}, "edgewise"', "isn't JSON"),
         ('}}, "edgewise"', '}, "edgewise"', "isn't JSON|Expected `object`"),

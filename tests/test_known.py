@@ -165,6 +165,7 @@ def test_a_run_of_a_known_model_uses_its_task_and_its_rankings_are_compared_with
     assert (tmp_path / "run" / "viewer.html").read_bytes() == plain and Path(json.loads(text)["out"]).is_file()
     code, text, _ = edgewise("view", tmp_path / "run", "--no-open", "--truth")
     assert code == 0 and f"true: {counts['true']}; missed: {counts['missed']}; wrong: {counts['wrong']}" in text
+    assert edgewise("view", "--no-open", "--truth", tmp_path / "run")[1] == text
     # The page with the truth is one of the run's own files: the run can still be replaced.
     assert edgewise("run", *common, "--stability", 0, "--no-learned", "--out", tmp_path / "run", "--overwrite")[0] == 0
     # Circuits of a run are evaluated on its model and task.
@@ -234,3 +235,12 @@ def test_the_code_of_the_page_runs(capsys):
     exec(block, {})
     area, precision = map(float, capsys.readouterr().out.split())
     assert 0.7 < area < 0.9 and 0.4 < precision < 0.7
+
+
+def test_a_combined_ranking_is_not_called_learned(edgewise, tmp_path):
+    for name in ("one", "two"):
+        Ranking(Graph(3, 4, 64), np.arange(262.0)).save(tmp_path / name)
+    assert edgewise("combine", tmp_path / "one", tmp_path / "two", "--out", tmp_path / "both")[0] == 0
+    code, text, err = edgewise("roc", tmp_path / "both", "--truth", "known/induction", "--json")
+    assert code == 0, err
+    assert {row["ranking"] for row in json.loads(text)["rankings"]} == {"combined"}

@@ -216,3 +216,10 @@ def test_if_a_process_of_ray_is_killed_the_others_end_too():
     names = ("raylet", "gcs_server")
     done = subprocess.run([sys.executable, "-c", WATCHED, *names], capture_output=True, text=True, timeout=PATIENCE)
     assert done.stdout.splitlines() == [f"['{name}'] [-9, -9, -9]" for name in names], done.stderr
+
+
+def test_another_address_than_that_of_the_connection_is_refused(engine, cluster):
+    with pytest.raises(InputError, match=f"connected to the Ray cluster at '{cluster.address}', not '127.0.0.1:1'"):
+        Ray("127.0.0.1:1")
+    for address in (None, "auto", cluster.address):
+        Ray(address).close()

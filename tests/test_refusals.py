@@ -259,3 +259,35 @@ def test_the_callers_arrays_stay_writable_and_ours_do_not_change():
 
 def test_lazy_names_are_completed():
     assert set(edgewise.__all__) <= set(dir(edgewise))
+
+
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (lambda: edgewise.Bootstrap(10.0), "resamples must be a whole number, not 10.0"),
+        (lambda: edgewise.Bootstrap("10"), "resamples must be a whole number, not '10'"),
+        (lambda: edgewise.Bootstrap(seed=0.5), "seed must be a whole number, not 0.5"),
+        (lambda: edgewise.Bootstrap(confidence="0.9"), "confidence must be a number, not '0.9'"),
+        (lambda: edgewise.Bootstrap(threshold=None), "threshold must be a number, not None"),
+        (lambda: edgewise.Shrinkage("1"), "kappa must be a number, not '1'"),
+        (lambda: Ilp(time_limit="5"), "time_limit must be a number, not '5'"),
+    ],
+)
+def test_parameters_of_another_type_are_refused(make, words):
+    with pytest.raises(InputError, match=words):
+        make()
+
+
+def test_numbers_of_numpy_are_accepted():
+    assert edgewise.Bootstrap(np.int64(10)) == edgewise.Bootstrap(10)
+    assert Ilp(time_limit=np.float32(5)) == Ilp(time_limit=5)
+
+
+def test_prompts_in_memory_are_not_the_name_of_a_task(model):
+    with pytest.raises(InputError, match="a task is a name or a path, not a list; make_task takes prompts in memory"):
+        load_task([{"clean": "a"}], model)
+
+
+def test_rows_of_a_generator_cannot_be_left_out(model):
+    with pytest.raises(InputError, match=r"skip_bad=True is for task files.*'ioi' has no bad rows; leave it out"):
+        load_task("ioi", load_model("demo"), skip_bad=True)

@@ -308,8 +308,11 @@ def test_tasks_of_a_study_are_read_as_the_plan_says(monkeypatch):
     plan = Plan("demo", ("ioi", "hub:a"), spans="token", chat=True, skip_bad=True, columns=(("clean", "b"),))
     for task in plan.tasks:
         run.load_splits(plan, None, task, 0, ["train"])
-    how = {"spans": "token", "chat": True, "skip_bad": True}
-    assert calls == [how | {"columns": None}, how | {"columns": {"clean": "b"}}]
+    how = {"spans": "token", "chat": True}
+    read = [how | {"skip_bad": False, "columns": None}, how | {"skip_bad": True, "columns": {"clean": "b"}}]
+    assert calls == read  # a generator has no bad rows
+    with pytest.raises(InputError, match="skip_bad=True is for task files"):
+        Plan("demo", "ioi", skip_bad=True)
     with pytest.raises(InputError, match="columns are for data sets"):
         Plan("demo", "ioi", columns=(("clean", "b"),))
 

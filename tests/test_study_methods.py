@@ -352,3 +352,10 @@ def test_a_dry_run_estimates_and_writes_nothing(edgewise, tmp_path, monkeypatch)
     assert code == 0, err
     stages = [stage["name"] for stage in json.loads(out)["forecasts"][0]["stages"]]
     assert stages == ["score", "score", "learn", "learn", "evaluate"] and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["report", "figures"])
+def test_a_folder_of_scorers_says_where_its_tables_are(edgewise, tmp_path, command):
+    (tmp_path / "methods.json").write_text("{}")
+    line = refused(edgewise, command, tmp_path)
+    assert "made by `edgewise study --scorers`" in line and "methods.md" in line

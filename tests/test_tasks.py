@@ -6,7 +6,7 @@ import re
 import resource
 from dataclasses import replace
 from functools import cache
-from itertools import combinations, islice
+from itertools import combinations, islice, permutations
 from pathlib import Path
 from types import MappingProxyType
 
@@ -26,6 +26,7 @@ from edgewise import (
     load_model,
     load_task,
     make_task,
+    split_task,
 )
 from edgewise.recipes.run_info import decode_prompts
 from edgewise.tasks import (
@@ -38,8 +39,8 @@ from edgewise.tasks import (
     Readout,
     Task,
     TaskMetric,
-    split_task,
 )
+from edgewise.tasks.checks import warn_of_overlap
 from edgewise.tasks.files import read_task
 from edgewise.tasks.known import KNOWN
 from edgewise.tasks.number_tasks import usable_endings
@@ -578,6 +579,26 @@ def test_splits_of_a_file_share_no_prompt(seed):
 def test_a_corrupted_prompt_that_all_rows_share_does_not_keep_them_together():
     whole = Task("t", "all", tuple(Example((1, i), (1, 99), 2, 3) for i in range(30)))
     assert [len(split_task(whole, split)) for split in SPLITS] == [10, 10, 10]
+
+
+def test_a_file_without_splits_is_split_in_python_as_run_does(demo, edgewise, tmp_path):
+    names = ["Mary", "John", "Emma", "Paul", "Lisa", "Adam", "Kate"]
+    rows = []
+    for one, two in permutations(names, 2):
+        clean, other = (f"When {one} and {two} went to the store, {giver} gave a drink to" for giver in (two, one))
+        rows.append({"clean": clean, "corrupted": other, "correct": f" {one}", "incorrect": f" {two}"})
+    path = write(tmp_path / "own.jsonl", rows)
+    whole = load_task(path, demo)
+    parts = {split: split_task(whole, split) for split in SPLITS}
+    code, out, err = edgewise("run", "--task", path, "--stability", 0, "--out", tmp_path / "run", "--json")
+    assert code == 0, err
+    assert json.loads(out)["test"]["prompts"] == parts["test"].digest
+    with pytest.warns(EdgewiseWarning, match="add a `split` column to the task file, or in Python call split_task"):
+        warn_of_overlap(whole, whole, "scored")
+    with pytest.raises(InputError, match="unknown split 'tset'; choose one of: train, validation, test"):
+        split_task(whole, "tset")
+    with pytest.raises(InputError, match="a task is needed"):
+        split_task("own.jsonl", "train")
 
 
 @pytest.mark.parametrize("spans", [{}, {"spans": {"who": "Mary"}}])

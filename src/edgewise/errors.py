@@ -7,7 +7,9 @@ import difflib
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
+from numbers import Integral, Real
 from pathlib import Path
+from typing import Any
 
 MAX_DETAILS = 20
 MAX_CHARACTERS = 2000
@@ -60,6 +62,12 @@ def _shorten(text: str) -> str:
 def unknown_name(kind: str, name: str, known: Sequence[str]) -> InputError:
     """Return the error for a name that isn't among the known ones. It lists the choices, and names the nearest."""
     return InputError(f"unknown {kind} {name!r}; choose one of: {', '.join(known)}{did_you_mean(name, known)}")
+
+
+def check_number(name: str, value: Any, whole: bool = False) -> None:
+    """Raise InputError if a parameter is no number, such as text."""
+    if not isinstance(value, Integral if whole else Real):
+        raise InputError(f"{name} must be a {'whole ' * whole}number, not {value!r}")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -201,10 +201,13 @@ def main() -> None:
 
 
 def _complete_truth(arguments: list[str]) -> list[str]:
-    """Return the arguments with `auto` after a --truth that has no value. typer has no options of optional value."""
+    """Return the arguments with `auto` after a --truth that has no value. typer has no options of optional value.
+
+    A folder after it is what to show: a true circuit is a file, or known/NAME.
+    """
     completed: list[str] = []
     for argument in [*arguments, "-"]:
-        if completed[-1:] == ["--truth"] and argument.startswith("-"):
+        if completed[-1:] == ["--truth"] and (argument.startswith("-") or os.path.isdir(argument)):
             completed.append(options.AUTO)
         completed.append(argument)
     return completed[:-1]

@@ -264,7 +264,10 @@ def check_model(path: Path, circuit: Circuit, model: models.Model) -> None:
     """Raise InputError if a circuit is one of another model."""
     graph = circuit.graph.plain
     if graph != model.graph:
-        raise InputError(f"{path} is a circuit of {graph}, but model {model.name!r} has {model.graph}")
+        raise InputError(
+            f"{path} is a circuit of {graph}, but model {model.name!r} has {model.graph}; give the circuit's own model "
+            "as --model"
+        )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import typer
 
-from ..core.ranking import Ranking
+from ..core.ranking import COMBINED, Ranking
 from ..core.scores import EdgeScores
 from ..errors import InputError
 from ..evaluate.known import auroc, precision_at_true_size, read_truth
@@ -70,7 +70,10 @@ def command(
 def _read_rankings(path: Path) -> Iterator[tuple[str, Ranking]]:
     """Yield every ranking in a folder or file, with its name."""
     if Ranking.is_folder(path):
-        yield "learned", Ranking.load(path)
+        ranking = Ranking.load(path)
+        method = ranking.origin.get("method")
+        is_combined = isinstance(method, dict) and method.get("name") == COMBINED
+        yield COMBINED if is_combined else "learned", ranking
         return
     if path.is_file():
         file = read_edge_file(path)

@@ -23,6 +23,8 @@ from ..io.records import convert_record, read_versioned_json
 RANKING_FORMAT, RANKING_VERSION = "edgewise-ranking", 1
 # Ways to combine rankings.
 HOW = ("ranks", "values")
+# The name of their method in `origin`.
+COMBINED = "combined"
 
 
 class RankingRecord(TypedDict):
@@ -176,7 +178,7 @@ def combine_rankings(
             value = value / (np.abs(value).max() or 1.0)  # so that squares neither overflow nor vanish
             scaled.append(value / (np.sqrt((value**2).mean()) or 1.0))
     masks = [ranking.kept for ranking in rankings if ranking.kept is not None]
-    method = {"name": "combined", "how": how, "rank": rank, "weights": (shares / shares.sum()).tolist()}
+    method = {"name": COMBINED, "how": how, "rank": rank, "weights": (shares / shares.sum()).tolist()}
     return Ranking(
         graph,
         shares @ np.stack(scaled) / shares.sum(),

@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError, unknown_name
+from ..errors import InputError, check_number, unknown_name
 from ..graph import BaseGraph, frozen
 from ..method import Method, check_is
 from .ranking import Ranking
@@ -87,6 +87,8 @@ class Bootstrap(Filter):
     def __post_init__(self) -> None:
         if self.interval not in INTERVALS:
             raise unknown_name("interval", self.interval, list(INTERVALS))
+        for name in ("resamples", "seed", "confidence", "threshold"):
+            check_number(name, getattr(self, name), whole=name in ("resamples", "seed"))
         if not 2 <= self.resamples <= MAX_RESAMPLES:
             raise InputError(
                 f"a bootstrap needs at least 2 resamples and at most {MAX_RESAMPLES}, not {self.resamples}"
@@ -131,6 +133,7 @@ class Shrinkage(Filter):
     kappa: float = 1.0
 
     def __post_init__(self) -> None:
+        check_number("kappa", self.kappa)
         if not 0 <= self.kappa <= MAX_KAPPA:
             raise InputError(
                 f"kappa is a number of standard errors, at least 0 and at most {MAX_KAPPA:,.0f}, but {self.kappa} "

@@ -72,7 +72,8 @@ def read_eap_json(path: Path, level: str | None = None) -> EdgeFile:
         data = data[: part.start()] + NAN_VALUE.sub(b"null", part[0]) + data[part.end() :]
     try:
         content = msgspec.json.decode(data, type=Content)
-        cfg, about = (parse_json(bytes(part)) for part in (content.cfg, content.edgewise))
+        # The nodes too: msgspec does not notice that one is there twice.
+        cfg, about, _ = (parse_json(bytes(part)) for part in (content.cfg, content.edgewise, content.nodes))
         nodes = msgspec.json.decode(content.nodes, type=dict[str, Node])
         edges = msgspec.json.decode(content.edges, type=dict[str, Edge])
     except msgspec.ValidationError as error:

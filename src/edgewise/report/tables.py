@@ -24,7 +24,10 @@ SIGNIFICANT = ("better", "worse")  # verdicts that tables show
 MARKS_LEGEND = (
     f"better, worse: a significant difference (its {CONFIDENCE:.0%} interval excludes 0); no mark: {NOT_SIGNIFICANT}"
 )
-AREA_MARKS_LEGEND = f"{BEST}: of this measure on these examples; compared with greedy on the same ones, {MARKS_LEGEND}"
+AREA_MARKS_LEGEND = (
+    f"{BEST}: of this measure on these examples, none if all are equal; compared with greedy on the same ones, "
+    f"{MARKS_LEGEND}"
+)
 MIN_NAME_WIDTH = 14
 DEFAULT_WIDTH = 80
 COLUMN_GAP = 2
@@ -37,7 +40,8 @@ BASE, DOTS = 0x2800, ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
 def area_table(outcomes: Sequence[Outcome], measure: Measure, width: int = DEFAULT_WIDTH) -> list[Table]:
     """Return the areas of all recipes of a measure, with marks (see `AREA_MARKS_LEGEND`)."""
-    best = max(measure.better * outcome.area for outcome in outcomes)
+    areas = [measure.better * outcome.area for outcome in outcomes]
+    best = max(areas) if max(areas) > min(areas) else None  # none, if all are equal
     greedy = next((outcome for outcome in outcomes if outcome.name == GREEDY.name), None)
     rows = []
     for outcome in outcomes:
@@ -45,7 +49,8 @@ def area_table(outcomes: Sequence[Outcome], measure: Measure, width: int = DEFAU
         verdict = "" if greedy is None or outcome is greedy else area.minus(greedy.resampled).verdict
         interval, curve = area.interval(), outcome.curve
         places = [curve.shares.index(size) for size in KEPT_SIZES if size in curve.shares]
-        shares_kept = [f"{100 * curve.n_kept[place] / max(curve.n_requested[place], 1):.0f}" for place in places]
+        counts = [(curve.n_kept[place], curve.n_requested[place]) for place in places]
+        shares_kept = [f"{100 * kept / asked:.0f}" if asked else "-" for kept, asked in counts]
         area_text, marks = Text(format_number(outcome.area), "bold" * is_best), mark_words(is_best, verdict)
         row = [outcome.name, area_text, marks, format_interval(interval.low, interval.high)]
         rows.append(row + [", ".join(shares_kept)] * bool(shares_kept))

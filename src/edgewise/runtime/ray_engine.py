@@ -53,6 +53,11 @@ class Ray(Engine):
         self._is_connection_owner = not ray.is_initialized()
         if self._is_connection_owner:
             _connect(address, workers)
+        elif address not in (None, "auto", connected := ray.get_runtime_context().gcs_address):
+            raise InputError(
+                f"this process is connected to the Ray cluster at {connected!r}, not {address!r}; leave the address "
+                "out to use that one, or call ray.shutdown() first"
+            )
         resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         counts = {kind: [int(node.get(kind, 0)) for node in resources] for kind in ("GPU", "CPU")}
         kind = next((kind for kind in counts if sum(counts[kind])), None)

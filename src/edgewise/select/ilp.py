@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.circuit import connected
-from ..errors import InputError
+from ..errors import InputError, check_number
 from .base import Infeasible, SelectionProblem, Solution, Solver, Status
 from .programs import Answer, optimise, search_integers
 from .reduced import Bools, Prices, Reduction, reduce_problem
@@ -56,6 +56,8 @@ class Ilp(Solver):
     time_limit: float | None = None
 
     def __post_init__(self) -> None:
+        if self.time_limit is not None:
+            check_number("time_limit", self.time_limit)
         if self.time_limit is not None and not 0 < self.time_limit < float("inf"):
             raise InputError(f"the time limit must be a positive number of seconds, not {self.time_limit}")
 

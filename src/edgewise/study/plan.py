@@ -22,7 +22,7 @@ from ..method import Method, as_record, check_is
 from ..recipes.recipe import DECODERS, Recipe, combinations, learned_recipes
 from ..recipes.settings import DEFAULTS, Settings
 from ..select import Greedy, Ilp, SelectionProblem, Solution, Solver, Status, TopN
-from ..tasks import GENERATORS, is_task_file
+from ..tasks import GENERATORS, has_rows, is_task_file
 from ..tasks.data_sets import PREFIX
 from ..verify.random_circuits import Rng, draw_circuit, draw_matched
 
@@ -163,6 +163,11 @@ class Plan:
                 raise InputError(f"a study takes every {kind} once, but {', '.join(names)} were given")
         if self.columns and not any(name.startswith(PREFIX) for name in self.tasks):
             raise InputError(f"columns are for data sets ('{PREFIX}NAME'), but the tasks are {', '.join(self.tasks)}")
+        if self.skip_bad and not any(map(has_rows, self.tasks)):
+            raise InputError(
+                f"skip_bad=True is for task files and data sets ('{PREFIX}NAME'), but the tasks are "
+                f"{', '.join(self.tasks)}; leave it out"
+            )
         if self.examples is not None and self.examples < 1:
             raise InputError(f"the number of examples must be at least 1, not {self.examples}")
         if not 1 <= self.seeds <= MAX_SEEDS:

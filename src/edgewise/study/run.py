@@ -22,7 +22,7 @@ from ..recipes.run_info import ModelAccuracy
 from ..recipes.stability import mean_overlap, ranking_overlap, recipe_overlap
 from ..recipes.stages import MeasureRecipe
 from ..runtime import DEFAULT_SESSION, IN_PROCESS, Engine, Session, Store
-from ..tasks import Task, load_task, load_unsplit
+from ..tasks import Task, has_rows, load_task, load_unsplit
 from ..tasks.data_sets import PREFIX
 from . import folder as study_folder
 from .folder import Cell, OpenStudy, Repeats, Study, best_informed, collect_repeats, recipes_to_test
@@ -155,7 +155,8 @@ def load_splits(
     """Return split -> examples of a task."""
     load = load_unsplit if task in plan.unsplit else load_task
     columns = dict(plan.columns) if task.startswith(PREFIX) else None
-    how: dict[str, Any] = {"spans": plan.spans, "chat": plan.chat, "skip_bad": plan.skip_bad, "columns": columns}
+    skip_bad = plan.skip_bad and has_rows(task)
+    how: dict[str, Any] = {"spans": plan.spans, "chat": plan.chat, "skip_bad": skip_bad, "columns": columns}
     return {split: load(task, model, split, plan.examples, seed, **how) for split in splits}
 
 

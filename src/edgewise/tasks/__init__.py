@@ -9,6 +9,7 @@ from .load import (
     SPLITS,
     check_task,
     group_by_prompt,
+    has_rows,
     is_task_file,
     load_task,
     load_unsplit,

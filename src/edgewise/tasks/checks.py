@@ -98,7 +98,8 @@ def warn_of_overlap(task: Task, evaluated: Task, purpose: str) -> None:
     if n_shared:
         warn(
             f"{n_shared:,} of the {len(evaluated):,} evaluated prompts are also {purpose}, so results look better "
-            "than they are; give splits that differ (a task file needs a `split` column)"
+            "than they are; give splits that differ: add a `split` column to the task file, or in Python call "
+            "split_task"
         )
 
 

@@ -110,6 +110,8 @@ def load_task(
     >>> edgewise.load_task("ioi", model, "train", 100)
     """
     check_model(model)
+    if not isinstance(name, str | os.PathLike):
+        raise InputError(f"a task is a name or a path, not a {type(name).__name__}; make_task takes prompts in memory")
     if not isinstance(split, str):
         raise InputError(f"split is a name such as 'train', not {split!r}; give a number of examples as examples=")
     if examples is not None and not (isinstance(examples, Integral) and 1 <= examples <= MOST_EXAMPLES):
@@ -117,6 +119,12 @@ def load_task(
     name = os.path.expanduser(name)
     if columns and not name.startswith(PREFIX):
         raise InputError(f"columns are for data sets ('{PREFIX}NAME'), not for task {name!r}")
+    if skip_bad and not has_rows(name):
+        check_task(name)
+        raise InputError(
+            f"skip_bad=True is for task files and data sets ('{PREFIX}NAME'); task {name!r} has no bad rows; leave it "
+            "out"
+        )
     if name.startswith(PREFIX):
         task = read_hub(name, split, columns or {}, model, examples, skip_bad)
     elif is_task_file(name):
@@ -197,6 +205,11 @@ def make_task(
     return _use_spans(task, spans)
 
 
+def has_rows(name: str) -> bool:
+    """Return whether a task is a file or any data set, whose rows may be bad."""
+    return name.startswith(PREFIX) or is_task_file(name)
+
+
 def check_task(name: str) -> None:
     """Raise InputError if a name is neither a generator, a data set nor a task file."""
     if name.startswith(PREFIX):
@@ -224,8 +237,36 @@ def load_unsplit(name: str, model: TokenReader, split: str, examples: int | None
 def split_task(whole: Task, split: str, seed: int = 0) -> Task:
     """Return one split of a task without splits: a third of its distinct examples, drawn with the seed.
 
-    Examples that share a prompt belong to the same split.
+    `edgewise run` splits a task file without a `split` column in this way. Examples that share a prompt belong to the
+    same split.
+
+    Parameters
+    ----------
+    whole
+        All examples: `load_task` of a file without splits, or `make_task`.
+    split
+        'train', 'validation' or 'test'.
+    seed
+        Seed of the draw. Give the same one for all three splits.
+
+    Returns
+    -------
+    Task
+
+    Raises
+    ------
+    InputError
+        If the split is unknown, or the task has fewer than three distinct rows that share no prompt.
+
+    Examples
+    --------
+    >>> whole = edgewise.load_task("my-prompts.jsonl", model)
+    >>> train, validation, test = (edgewise.split_task(whole, split) for split in ("train", "validation", "test"))
     """
+    if not isinstance(whole, Task):
+        raise InputError(f"a task is needed, not {whole!r}; load it first: load_task(name, model)")
+    if split not in SPLITS:
+        raise unknown_name("split", split, SPLITS)
     groups = group_by_prompt(whole.examples)
     if len(groups) < len(SPLITS):
         raise InputError(
