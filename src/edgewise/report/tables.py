@@ -50,7 +50,7 @@ def area_table(outcomes: Sequence[Outcome], measure: Measure, width: int = DEFAU
         interval, curve = area.interval(), outcome.curve
         places = [curve.shares.index(size) for size in KEPT_SIZES if size in curve.shares]
         counts = [(curve.n_kept[place], curve.n_requested[place]) for place in places]
-        shares_kept = [f"{100 * kept / asked:.0f}" if asked else "-" for kept, asked in counts]
+        shares_kept = [f"{100 * n_kept / n_requested:.0f}" if n_requested else "-" for n_kept, n_requested in counts]
         area_text, marks = Text(format_number(outcome.area), "bold" * is_best), mark_words(is_best, verdict)
         row = [outcome.name, area_text, marks, format_interval(interval.low, interval.high)]
         rows.append(row + [", ".join(shares_kept)] * bool(shares_kept))
