@@ -169,18 +169,19 @@ def list_work(
     """Return the parts of a verification whose cost is forecast."""
     from ..recipes.forecast import EvaluateWork
 
-    def some(task: Task) -> Task:
+    def for_random(task: Task) -> Task:
+        """Return as many examples as random circuits are expected to run on."""
         return task.head(math.ceil(RANDOM_SHARE * len(task)))
 
     on_all, random = plan.split()
     circuits = tuple(circuit for group in on_all.values() for circuit in group)
     work: list[Work] = [EvaluateWork(examples, settings, circuits, name="verify")]
     if random:
-        work.append(EvaluateWork(some(examples), settings, random, name="verify"))
+        work.append(EvaluateWork(for_random(examples), settings, random, name="verify"))
     if "robustness" in tests:
         again = (plan.circuit, *plan.groups["random"])
-        work.append(EvaluateWork(some(examples), settings, again, name="robustness", times=OTHER_CONDITIONS))
-        work += [EvaluateWork(some(other), settings, again, name="robustness") for other in others.values()]
+        work.append(EvaluateWork(for_random(examples), settings, again, name="robustness", times=OTHER_CONDITIONS))
+        work += [EvaluateWork(for_random(other), settings, again, name="robustness") for other in others.values()]
     return work
 
 
