@@ -43,6 +43,7 @@ from edgewise import (
 )
 from edgewise.evaluate import SIZES, Curve, Measure, Patching, Zero, resample_heights, size_to_edges
 from edgewise.learn import Learner, LearningProblem, learner_from_record, size_chances, top_k_training, training
+from edgewise.learn.calibrate import calibrate_ranking
 from edgewise.learn.compose import compose_ranking, rank_by_circuit
 from edgewise.learn.directions import in_both_directions
 from edgewise.learn.top_k_parameters import loss_trend
@@ -518,6 +519,30 @@ def test_greedy_selects_the_circuits_that_a_ranking_was_composed_of():
         circuits.append(solve(problem.with_budget(count, circuits[-1]), solver=Greedy(), fill=True).circuit)
     composed = rank_by_circuit(circuits, [one, other, other], other)
     assert select(composed, [circuit.n_edges for circuit in circuits]) == circuits
+
+
+def test_a_calibrated_ranking_is_nearer_to_the_model_at_every_size():
+    """Every fourth example stands for its three copies, so that trials measure what all examples have."""
+    model, task = load_model("demo"), load_task("ioi", load_model("demo"), "train", 12)
+    copies = task.part(np.repeat(np.arange(len(task)), 4))
+    sizes, graph = (0.02, 0.05, 0.1, 0.3, 0.6, 1.0), model.graph
+    scores = score_edges(model, task, session=QUIET).mean().astype(np.float64)
+    problem = LearningProblem(model, task, LogitDifference(), Patching(), sizes, 10**9)
+    value = np.where(scores < 0, 4.0, 1.0) * np.abs(scores)  # prefers edges that lower the metric
+    calibrated, report = calibrate_ranking(problem, copies, value, scores, QUIET)
+    np.testing.assert_array_equal(np.sort(calibrated), np.sort(value))
+    counts = [size_to_edges(size, graph.n_edges) for size in sizes[:-1]]
+    rankings = [SelectionProblem.of(Ranking(graph, each), "signed", 0) for each in (value, calibrated)]
+    circuits = [s.circuit for each in rankings for s in solve_path(each, counts, Greedy(), fill=True)]
+    evaluation = evaluate_circuits(model, task, circuits, session=QUIET)
+    spans = (evaluation.values - evaluation.empty).mean(1) / (evaluation.full - evaluation.empty).mean()
+    before, after = spans.reshape(2, -1)
+    np.testing.assert_allclose([before, after], np.array(list(report.values())).T, atol=1e-5)
+    assert list(report) == list(sizes[:-1])
+    assert (np.abs(1 - after) <= np.abs(1 - before) + 1e-6).all()
+    assert np.abs(1 - after)[1:].sum() < 0.5 * np.abs(1 - before)[1:].sum()  # 9 edges leave no choice
+    unchanged, _ = calibrate_ranking(problem, copies, value, np.zeros_like(scores), QUIET)
+    np.testing.assert_array_equal(unchanged, value)  # scores of 0 say of no edge what it does
 
 
 def test_training_stops_when_validation_no_longer_improves_and_keeps_the_best(monkeypatch):

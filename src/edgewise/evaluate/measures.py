@@ -110,6 +110,11 @@ class Measure(Method, ABC):
         """Which direction is better, in words."""
         return "higher is better" if self.better > 0 else "lower is better"
 
+    @property
+    def has_target(self) -> bool:
+        """Whether circuits should be as faithful as the model, not more. Learners then calibrate their rankings."""
+        return self.better < 0
+
     @abstractmethod
     def height(self, faithfulness: FloatArray) -> FloatArray:
         """Return the height of the curve whose area is the measure."""

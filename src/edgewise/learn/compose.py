@@ -38,9 +38,7 @@ def compose_ranking(
     If the circuit is still significantly worse than that of the baseline, because of the smaller circuits in it, this
     size and all smaller ones take the baseline.
     """
-    graph = problem.graph
-    sizes = {size: size_to_edges(size, graph.n_edges) for size in problem.sizes}
-    inner = {size: count for size, count in sizes.items() if 0 < count < graph.n_edges}
+    graph, inner = problem.graph, inner_sizes(problem)
     problems = {name: SelectionProblem.of(Ranking(graph, value), "signed", 0) for name, value in candidates.items()}
     paths = {
         name: [selection.circuit for selection in solve_path(p, list(inner.values()), Greedy(), fill=True)]
@@ -96,6 +94,13 @@ def compose_ranking(
     if set(choices) == {default}:
         return candidates[default], by_size
     return rank_by_circuit(circuits, [candidates[name] for name in choices], candidates[default]), by_size
+
+
+def inner_sizes(problem: LearningProblem) -> dict[float, int]:
+    """Return size -> number of edges, for sizes of neither no edge nor all edges."""
+    n_edges = problem.graph.n_edges
+    sizes = {size: size_to_edges(size, n_edges) for size in problem.sizes}
+    return {size: count for size, count in sizes.items() if 0 < count < n_edges}
 
 
 def rank_by_circuit(circuits: Sequence[Circuit], values: Sequence[FloatArray], rest: FloatArray) -> FloatArray:

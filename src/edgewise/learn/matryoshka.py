@@ -23,6 +23,7 @@ class Matryoshka(TopKLearner):
     title: ClassVar[str] = "Matryoshka"
     earlier_defaults: ClassVar[dict[str, Any]] = {
         "circuits": 1, "normalise": False, "validate": False, "reverse": False, "node_rate": 0.0,
+        "calibrate": False,
     }  # fmt: skip
 
     measure: Measure = CPR
@@ -40,6 +41,7 @@ class Matryoshka(TopKLearner):
     validate: bool = False
     reverse: bool = False
     node_rate: float = 0.0
+    calibrate: bool = False
 
     @classmethod
     def published(cls, **options: Any) -> Matryoshka:

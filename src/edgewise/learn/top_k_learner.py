@@ -47,6 +47,8 @@ class TopKLearner(TopKParameters):
     node_rate    learning rate of the parameters that all edges out of a node, or into it, share, relative to `rate`.
                  An edge's value is its own parameter plus that of its source and that of its target. 0: edges share
                  nothing.
+    calibrate    at last, exchange edges near the threshold of each size until the circuits' mean metric is the model's
+                 (`calibrate_ranking`). Only with `validate`, scores to start from, and a measure that has a target.
     """
 
     name: ClassVar[str] = "learned"

@@ -33,6 +33,8 @@ FEW_STEPS, MAX_FACTOR = 170, 3.0
 SHARPNESS, FALL = 0.25, 0.1
 # The fewest validation examples that are a limit. With more steps, the limit is half as many examples as steps.
 LEAST_VALIDATION = 24
+# The fewest examples that are a limit for calibration.
+LEAST_CALIBRATION = 100
 # Half of the steps draw only sizes of at least this share: smaller ones hardly count for the area.
 LEAST_EVEN_SIZE = 0.01
 
@@ -58,10 +60,11 @@ class TopKParameters(Learner, ABC):
     validate: bool = True
     reverse: bool = True
     node_rate: float = 0.3
+    calibrate: bool = True
 
     earlier_defaults: ClassVar[Mapping[str, Any]] = {
         "forward": "hard", "draw": "curve", "decay": True, "circuits": 1, "normalise": False, "validate": False,
-        "reverse": False, "node_rate": 0.0,
+        "reverse": False, "node_rate": 0.0, "calibrate": False,
     }  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -102,6 +105,11 @@ class TopKParameters(Learner, ABC):
         """The largest number of validation examples, an even one. It grows with the steps, as their time does."""
         return max(LEAST_VALIDATION, 2 * (self.steps // 4))
 
+    @property
+    def max_calibration(self) -> int:
+        """The largest number of examples that the ranking is calibrated on. It grows with the steps, too."""
+        return max(LEAST_CALIBRATION, 2 * self.steps)
+
     def rate_for(self, graph: BaseGraph) -> float:
         """Return the learning rate of the first step; with `decay` it falls to 0 as half a cosine.
 
@@ -110,7 +118,7 @@ class TopKParameters(Learner, ABC):
         """
         if self.rate is not None:
             return self.rate
-        factor = min(MAX_FACTOR, max(1.0, FEW_STEPS / self.steps)) if self.measure.better > 0 else 1.0
+        factor = min(MAX_FACTOR, max(1.0, FEW_STEPS / self.steps)) if not self.measure.has_target else 1.0
         return self.measure.learning_rate(graph.n_edges) * factor
 
     def rate_at(self, step: int, graph: BaseGraph) -> float:
@@ -123,8 +131,8 @@ class TopKParameters(Learner, ABC):
         For a measure that has a target, as CMD has, the last steps run almost whole edges, so that what is learned
         holds for circuits.
         """
-        falls = self.measure.better < 0
-        return SHARPNESS * self.temperature * (FALL ** (step / self.steps) if falls else 1.0)
+        fall = FALL ** (step / self.steps) if self.measure.has_target else 1.0
+        return SHARPNESS * self.temperature * fall
 
     def start(self, ranking: Ranking | None, graph: BaseGraph) -> NDArray[np.float32]:
         """Return the first parameters [edge]: the logit of each edge's rank, or zeros without a ranking."""

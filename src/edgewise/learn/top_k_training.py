@@ -19,6 +19,7 @@ from ..runtime.session import Session
 from ..runtime.store import Unit
 from ..tasks import Task
 from .base import LearningProblem
+from .calibrate import calibrate_ranking
 from .compose import compose_ranking
 from .directions import in_both_directions
 from .top_k_parameters import WARM_START, TopKParameters, loss_trend, size_chances
@@ -212,6 +213,12 @@ class _Run:
             candidates = {WARM_START: value.astype(np.float64), **candidates}
         started = time.perf_counter()
         value, choices = compose_ranking(problem, validation, candidates, measure, self.quiet)
+        if learner.calibrate and measure.has_target and self.warm is not None:
+            # Spans may differ between splits, so (edge, span) pairs are calibrated on the examples of the task only.
+            examples = self.split.task if problem.positions else self.split.task.join(self.split.validation)
+            examples = examples[: learner.max_calibration]
+            value, calibration = calibrate_ranking(problem, examples, value, self.warm.value, self.quiet)
+            about["calibration"] = [[size, *both] for size, both in calibration.items()]
         about |= {
             "seconds": state.seconds + time.perf_counter() - started,
             "validation": [[step, -measure.better * loss] for step, loss in state.checks],

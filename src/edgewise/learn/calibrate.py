@@ -1,0 +1,122 @@
+"""Calibrate a ranking: make the mean metric of every circuit equal to the model's.
+
+Learning compares single examples with the model. If the circuits of a size are a little too weak on all examples, that
+hardly counts there, but it is what CMD measures. Scores know which edges raise the metric and which lower it. So a
+circuit that is too weak gets more of the former and fewer of the latter, among edges near its threshold.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..core.circuit import Circuit
+from ..core.ranking import Ranking
+from ..runtime.session import Session
+from ..select import Greedy, SelectionProblem, solve
+from ..tasks import Task
+from .base import LearningProblem
+from .compose import inner_sizes, rank_by_circuit
+
+FloatArray = NDArray[np.float64]
+# Shifts that are tried for each size after the ranking as it is. The first is predicted by the scores, the others by
+# the effect of those before, at most this many times as large a step.
+TRIALS, MAX_GROWTH = 3, 4.0
+# Trials run on one of so many examples: the effect of a few edges varies less than the metric.
+TRIAL_STRIDE = 4
+# A shift is at most this share of the distance to the next size's threshold, so that circuits stay nested.
+MAX_SHIFT = 0.49
+BISECTIONS = 24
+
+
+def calibrate_ranking(
+    problem: LearningProblem, examples: Task, value: FloatArray, scores: NDArray[np.floating], session: Session
+) -> tuple[FloatArray, dict[float, tuple[float, float]]]:
+    """Return calibrated values [edge], and size -> faithfulness on the examples before and after.
+
+    Parameters
+    ----------
+    examples
+        What faithfulness is measured on. Differences from 1 that these examples may show by chance are ignored.
+    value
+        [edge] the values to calibrate. Those of the result are the same, in another order.
+    scores
+        [edge] the effect of each edge on the metric: positive if it raises the metric.
+    """
+    sizes = inner_sizes(problem)
+    counts, graph = list(sizes.values()), problem.graph
+    place = _rank_logits(value)
+    direction = np.sign(scores)
+    limits = _shift_limits(np.sort(place)[::-1][np.array(counts) - 1])
+
+    def select(shifts: FloatArray) -> list[Circuit]:
+        """Return the circuit of every size, with its shift."""
+        rankings = [Ranking(graph, place + shift * direction) for shift in shifts]
+        problems = [SelectionProblem.of(r, "signed", k) for r, k in zip(rankings, counts, strict=True)]
+        return [solve(each, solver=Greedy(), fill=True).circuit for each in problems]
+
+    shifts = np.zeros((TRIALS + 1, len(counts)))  # [trial, size]
+    circuits = [select(shifts[0])]
+    evaluation = problem.evaluate(circuits[0], session, examples)
+    span = float((evaluation.full - evaluation.empty).mean())
+    distance = (evaluation.values - evaluation.full) / span  # [size, example]
+    bias, error = distance.mean(1), distance.std(1) / np.sqrt(len(examples))
+    # The part of the bias that is not expected by chance (James and Stein).
+    wanted = -bias * np.maximum(0, 1 - (error / np.where(bias == 0, 1, bias)) ** 2)
+    changes = np.zeros_like(shifts)
+    few, before = examples[::TRIAL_STRIDE], evaluation.values[:, ::TRIAL_STRIDE]
+    for trial in range(1, TRIALS + 1):
+        if trial == 1:
+            rows = zip(counts, wanted * span, limits, strict=True)
+            shift = np.array([_predict_shift(place, scores, *row) for row in rows])
+        else:
+            step, effect = np.diff(shifts[trial - 2 : trial], axis=0)[0], np.diff(changes[trial - 2 : trial], axis=0)[0]
+            shift = shifts[trial - 1] + _secant_step(step, effect, wanted - changes[trial - 1])
+        shifts[trial] = np.clip(shift, -limits, limits)
+        circuits.append(select(shifts[trial]))
+        changes[trial] = (problem.evaluate(circuits[-1], session, few).values - before).mean(1) / span
+    best = np.abs(changes - wanted).argmin(0)
+    chosen_shifts = np.take_along_axis(shifts, best[None], 0)[0]
+    chosen = [circuits[trial][row] for row, trial in enumerate(best)]
+    after = bias + np.take_along_axis(changes, best[None], 0)[0]
+    report = {size: (1 + float(b), 1 + float(a)) for size, b, a in zip(sizes, bias, after, strict=True)}
+    if not chosen_shifts.any():
+        return value, report
+    return rank_by_circuit(chosen, [place + shift * direction for shift in chosen_shifts], value), report
+
+
+def _rank_logits(value: NDArray[np.floating]) -> FloatArray:
+    """Return the logit of every edge's rank among all edges, the largest for the highest value."""
+    place = (np.argsort(np.argsort(value, kind="stable"), kind="stable") + 0.5) / len(value)
+    return np.log(place / (1 - place))
+
+
+def _shift_limits(thresholds: FloatArray) -> FloatArray:
+    """Return the largest shift of every size, from thresholds in descending order."""
+    gaps = [high - low for high, low in pairwise(thresholds)] or [1.0]
+    return MAX_SHIFT * np.minimum([gaps[0], *gaps], [*gaps, gaps[-1]])[: len(thresholds)]
+
+
+def _secant_step(step: FloatArray, effect: FloatArray, missing: FloatArray) -> FloatArray:
+    """Return the next step of every shift, from the last one and its effect; the largest allowed one if it had none."""
+    largest = MAX_GROWTH * np.abs(step)
+    has_effect = effect * step > 0
+    wanted_step = missing * step / np.where(has_effect, effect, 1)
+    return np.where(has_effect, np.clip(wanted_step, -largest, largest), np.sign(missing) * largest)
+
+
+def _predict_shift(place: FloatArray, scores: NDArray[np.floating], count: int, change: float, limit: float) -> float:
+    """Return the shift by which the sum of the scores of the best `count` edges changes as wanted; at most `limit`."""
+    direction = np.sign(scores)
+
+    def total(shift: float) -> float:
+        return float(scores[np.argpartition(-(place + shift * direction), count - 1)[:count]].sum())
+
+    goal = total(0.0) + change
+    low, high = (0.0, limit) if change > 0 else (-limit, 0.0)
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if total(middle) < goal else (low, middle)
+    return (low + high) / 2
