@@ -18,6 +18,7 @@ from edgewise import (
     Accuracy,
     Bootstrap,
     Eap,
+    EapIg,
     EdgeScores,
     Graph,
     Greedy,
@@ -43,7 +44,7 @@ from edgewise import (
 )
 from edgewise.evaluate import SIZES, Curve, Measure, Patching, Zero, resample_heights, size_to_edges
 from edgewise.learn import Learner, LearningProblem, learner_from_record, size_chances, top_k_training, training
-from edgewise.learn.calibrate import calibrate_ranking
+from edgewise.learn.calibrate import Calibrated, calibrate_ranking
 from edgewise.learn.compose import compose_ranking, rank_by_circuit
 from edgewise.learn.directions import in_both_directions
 from edgewise.learn.top_k_parameters import loss_trend
@@ -543,6 +544,25 @@ def test_a_calibrated_ranking_is_nearer_to_the_model_at_every_size():
     assert np.abs(1 - after)[1:].sum() < 0.5 * np.abs(1 - before)[1:].sum()  # 9 edges leave no choice
     unchanged, _ = calibrate_ranking(problem, copies, value, np.zeros_like(scores), QUIET)
     np.testing.assert_array_equal(unchanged, value)  # scores of 0 say of no edge what it does
+
+
+def test_calibrated_scores_are_the_scores_calibrated_on_some_examples(tiny):
+    model, _ = tiny
+    task, sizes = random_task(12, seed=4), (0.1, 0.4, 1.0)
+    scores = score_edges(model, task, session=QUIET).mean()
+    problem = LearningProblem(model, task, LogitDifference(), Patching(), sizes, 10**9)
+    learner = Calibrated(examples=5, seed=3)
+    ranking = learn_ranking(model, task, learner, sizes=sizes, session=QUIET)
+    rows = np.sort(np.random.default_rng(3).permutation(12)[:5])
+    value, report = calibrate_ranking(problem, task.part(rows), np.abs(scores).astype(float), scores, QUIET)
+    np.testing.assert_allclose(ranking.value, value - value.min())
+    np.testing.assert_allclose(ranking.origin["calibration"], [[size, *both] for size, both in report.items()])
+    assert learner_from_record(learner.record()) == learner
+    signed = learn_ranking(model, task, learner.for_measure(CPR), sizes=sizes, session=QUIET)
+    np.testing.assert_allclose(signed.value, scores - scores.min())  # more is always better, so there is no target
+    for wrong in ({"examples": 0}, {"seed": -1}, {"measure": "CMD"}, {"scorer": EapIg}):
+        with pytest.raises(InputError):
+            Calibrated(**wrong)
 
 
 def test_training_stops_when_validation_no_longer_improves_and_keeps_the_best(monkeypatch):

@@ -23,7 +23,7 @@ from .models import Model
 from .recipes import stages
 from .recipes.discovery import Discovery, Outcome
 from .recipes.learning_plan import check_minutes, plan_learning
-from .recipes.recipe import Recipes, learned_recipes, list_recipes, merge_recipes, paper_recipes
+from .recipes.recipe import Recipes, calibrated_recipes, learned_recipes, list_recipes, merge_recipes, paper_recipes
 from .recipes.run_info import decode_prompts, describe_run, warn_of_failure
 from .recipes.settings import DEFAULTS, LEARN_MINUTES, Settings
 from .recipes.tuning import tune
@@ -64,8 +64,9 @@ def discover(
     tune_among
         Recipes of which one more per measure is chosen, by cross-validation on train.
     learn_budget
-        Minutes for learning the rankings of both measures, if no recipes are given; 0 for no learning. Steps and batch
-        are adapted to the budget; if too few steps fit, nothing is learned. Given recipes are learned as they are.
+        Minutes for learning the rankings of both measures, if no recipes are given; 0 for no learning. The number of
+        steps is adapted to the budget; if too few fit, scores are only calibrated. Given recipes are learned as they
+        are.
     learn_from
         Measure -> ranking that learning starts from, instead of scores. `read_start(folder)` reads those of a run.
     stability
@@ -99,7 +100,8 @@ def discover(
         recipes = paper_recipes(settings.bootstrap)
         if learn_budget and settings.can_learn:
             plan = plan_learning(model, train, settings, TopKLearner(seed=seed), learn_budget, session)
-            recipes = recipes if plan.learner is None else merge_recipes(recipes, learned_recipes(plan.learner))
+            more = calibrated_recipes() if plan.learner is None else learned_recipes(plan.learner)
+            recipes = merge_recipes(recipes, more)
     pairs = list_recipes(recipes)
     for learner in {recipe.learner for _, recipe in pairs if recipe.learner is not None}:
         learner.check_kind(settings.positions, settings.level)

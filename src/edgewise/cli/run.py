@@ -12,7 +12,15 @@ from .. import models
 from ..errors import InputError
 from ..io.atomic import check_folder
 from ..recipes.discovery import Discovery
-from ..recipes.recipe import Recipes, learned_recipes, list_recipes, merge_recipes, paper_recipes, shrinkage_recipes
+from ..recipes.recipe import (
+    Recipes,
+    calibrated_recipes,
+    learned_recipes,
+    list_recipes,
+    merge_recipes,
+    paper_recipes,
+    shrinkage_recipes,
+)
 from ..recipes.settings import LEARN_MINUTES, Settings
 from ..report.verification import read_verification, summarise_tests
 from ..report.write_result import write_result
@@ -223,17 +231,18 @@ def _plan_within(
     time_limit: float | None,
     session: Session,
 ) -> Recipes:
-    """Return the recipes on rankings that can be learned within a number of minutes; none, with a note, if none can."""
+    """Return recipes on rankings that can be learned within a number of minutes; if none can, on calibrated scores."""
     from ..recipes.learning_plan import plan_learning
 
     plan = plan_learning(model, train, settings, learner, minutes, session)
-    if plan.learner is None and math.isinf(plan.seconds):
-        note("no rankings are learned: a single example doesn't fit into memory")
-        return {}
     if plan.learner is None:
-        more = f"--learn-budget {max(1, math.ceil(plan.seconds / 60))}"
-        note(f"no rankings are learned: that would take about {duration(plan.seconds)}; {more} allows it")
-        return {}
+        if math.isinf(plan.seconds):
+            why, more = "learning from a single example doesn't fit into memory", "use shorter prompts"
+        else:
+            why = f"learning would take about {duration(plan.seconds)}"
+            more = f"--learn-budget {max(1, math.ceil(plan.seconds / 60))} allows it"
+        note(f"rankings for CMD are calibrated, not learned: {why}; {more}")
+        return calibrated_recipes(time_limit)
     if plan.learner.steps != learner.steps:
         steps = f"{plan.learner.steps} steps instead of {learner.steps}"
         note(f"rankings are learned in {steps}, to take about {minutes:g} min or less; --learn-budget allows more")

@@ -5,6 +5,7 @@ from typing import Any
 
 from ..method import placeholder, record_name
 from .base import Learner, LearningCost, LearningProblem
+from .calibrate import Calibrated
 from .edge_pruning import EdgePruning
 from .ensemble import Ensemble, choose_weights
 from .matryoshka import Matryoshka
@@ -13,7 +14,8 @@ from .top_k_parameters import size_chances
 from .uniform_gradient_sampling import UniformGradientSampling
 
 LEARNERS: dict[str, type[Learner]] = {
-    learner.name: learner for learner in (TopKLearner, Matryoshka, EdgePruning, UniformGradientSampling, Ensemble)
+    learner.name: learner
+    for learner in (TopKLearner, Calibrated, Matryoshka, EdgePruning, UniformGradientSampling, Ensemble)
 }
 
 

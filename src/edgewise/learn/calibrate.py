@@ -7,18 +7,28 @@ circuit that is too weak gets more of the former and fewer of the latter, among 
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
 from ..core.ranking import Ranking
-from ..runtime.session import Session
+from ..core.statistics import MAX_SEED
+from ..errors import InputError
+from ..evaluate import CMD, Measure
+from ..method import check_is
+from ..score import EapIg, Scorer
 from ..select import Greedy, SelectionProblem, solve
 from ..tasks import Task
-from .base import LearningProblem
+from .base import Learner, LearningCost, LearningProblem
 from .compose import inner_sizes, rank_by_circuit
+
+if TYPE_CHECKING:
+    from ..runtime.session import Session
 
 FloatArray = NDArray[np.float64]
 # Shifts that are tried for each size after the ranking as it is. The first is predicted by the scores, the others by
@@ -29,6 +39,55 @@ TRIAL_STRIDE = 4
 # A shift is at most this share of the distance to the next size's threshold, so that circuits stay nested.
 MAX_SHIFT = 0.49
 BISECTIONS = 24
+# Running the circuits of all sizes, and those of the trials, takes about as long as this many weighted circuits with
+# their gradients.
+WEIGHTED_RUNS = 5
+
+
+@dataclass(frozen=True)
+class Calibrated(Learner):
+    """The ranking of scores, calibrated. It takes no gradient steps, only the time of evaluating a few circuits.
+
+    measure   what circuits are selected for. Only for a measure that has a target, as CMD has, is anything calibrated
+    scorer    whose scores are calibrated
+    examples  number of examples to calibrate on, at most
+    seed      of the choice of these examples
+    """
+
+    name: ClassVar[str] = "calibrated"
+    title: ClassVar[str] = "Calibrated"
+
+    measure: Measure = CMD
+    scorer: Scorer = field(default_factory=EapIg)
+    examples: int = 100
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_is("measure", Measure, self.measure)
+        check_is("scorer", Scorer, self.scorer)
+        if self.examples < 1 or not 0 <= self.seed <= MAX_SEED:
+            raise InputError(
+                f"calibration needs at least 1 example and a seed of at least 0, not {self.examples} and {self.seed}"
+            )
+
+    def learn(self, problem: LearningProblem, session: Session) -> Ranking:
+        """Score all examples of the task, then calibrate on some of them."""
+        started = time.perf_counter()
+        scores = problem.rank_by(self.scorer, session).value
+        value = np.abs(scores) if self.measure.rank == "absolute" else scores
+        origin: dict[str, Any] = {}
+        if self.measure.has_target:
+            order = np.random.default_rng(self.seed).permutation(len(problem.task))
+            examples = problem.task.part(np.sort(order[: self.examples]))
+            value, report = calibrate_ranking(problem, examples, value.astype(np.float64), scores, session)
+            origin["calibration"] = [[size, *both] for size, both in report.items()]
+        origin["seconds"] = time.perf_counter() - started
+        return Ranking(problem.graph, value - value.min(), signed=False, origin=origin)
+
+    def cost(self, problem: LearningProblem) -> LearningCost:
+        from .training import weighted_cost
+
+        return weighted_cost(problem, WEIGHTED_RUNS, min(self.examples, len(problem.task)))
 
 
 def calibrate_ranking(

@@ -8,6 +8,7 @@ edges of small circuits rank above those that larger circuits add, in the order 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +16,12 @@ from numpy.typing import NDArray
 from ..core.circuit import Circuit
 from ..core.ranking import Ranking
 from ..evaluate import Curve, Measure, resample_heights, size_to_edges
-from ..runtime.session import Session
 from ..select import Greedy, SelectionProblem, solve, solve_path
 from ..tasks import Task
 from .base import LearningProblem
+
+if TYPE_CHECKING:
+    from ..runtime.session import Session
 
 FloatArray = NDArray[np.float64]
 

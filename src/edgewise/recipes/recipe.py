@@ -18,7 +18,7 @@ from ..core.statistics import FILTERS, NO_FILTER, Bootstrap, Filter, Shrinkage
 from ..errors import InputError
 from ..evaluate import BOTH_MEASURES, CMD, CPR, Measure, size_to_edges
 from ..io.records import Decoders, convert_record
-from ..learn import Learner, TopKLearner, learner_from_record
+from ..learn import Calibrated, Learner, TopKLearner, learner_from_record
 from ..method import check_is, from_record, plain
 from ..select import SOLVERS, Greedy, Ilp, Selection, SelectionProblem, Solver, TopN, solve_path
 from .settings import DEFAULTS, Settings
@@ -143,6 +143,11 @@ def learned_recipes(learner: Learner | None = None, time_limit: float | None = N
     """Return greedy and ILP on a ranking that is learned for each measure: measure -> recipes."""
     learners = {m: (learner or TopKLearner()).for_measure(m) for m in BOTH_MEASURES}
     return {m: (Recipe(learner=each), Recipe(Ilp(time_limit), learner=each)) for m, each in learners.items()}
+
+
+def calibrated_recipes(time_limit: float | None = None) -> Recipes:
+    """Return greedy and ILP on calibrated scores, for CMD: what takes little time where learning takes too much."""
+    return {CMD: (Recipe(learner=Calibrated()), Recipe(Ilp(time_limit), learner=Calibrated()))}
 
 
 def combinations(
