@@ -438,7 +438,8 @@ def test_tables_as_markdown_and_latex():
 def test_wide_tables_are_split_in_the_terminal():
     columns = tuple((f"task{i}", "model") for i in range(7))
     row = TableRow("CMD", -1, "Greedy + Bootstrapping + PNR", tuple(Entry(i / 10, 0.01) for i in range(7)))
-    table = StudyTable("main", "caption", columns, (row,))
+    worse = replace(row, entries=tuple(Entry(1 + i / 10, 0.01) for i in range(7)))
+    table = StudyTable("main", "caption", columns, (row, worse))
     console = Console(width=80, file=io.StringIO())
     console.print(*terminal(table, 80), sep="\n")
     text = console.file.getvalue()
