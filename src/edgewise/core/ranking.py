@@ -110,9 +110,9 @@ class Ranking:
             raise InputError(f"{folder} isn't a complete ranking: ranking.npy has no rows")
         resampled = values[1:] if len(values) > 1 else None
         has_filter = os.path.isfile(folder / "kept.npy")
-        kept = read_array(folder / "kept.npy", "b1", (record["graph"].n_edges,)) if has_filter else None
+        passed = read_array(folder / "kept.npy", "b1", (record["graph"].n_edges,)) if has_filter else None
         try:
-            return cls(record["graph"], values[0], record["signed"], kept, record["origin"], resampled)
+            return cls(record["graph"], values[0], record["signed"], passed, record["origin"], resampled)
         except InputError as error:
             raise InputError(f"{folder}: {error}") from None
 
