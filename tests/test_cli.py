@@ -172,6 +172,7 @@ def test_settings_of_a_run_are_methods_by_name_and_parameters(edgewise, tmp_path
         ("select scores.json --edges 10 --confidence 0.9", "give --resamples"),
         ("select scores.json --edges 10 --interval magic", "'paper', 'normal', 'percentile'"),
         ("select nan.json --edges 10 --out new.json", "NaN"),
+        ("select scores.json --edges 10,20 --out new.json", "to a folder, but new.json has the suffix of a file"),
         ("select none --edges 10 --out new.json", "no scores"),
         ("convert scores.json new.pt --measure cmd", "needs --submission"),
         ("evaluate full --per-example", "--per-example adds"),

@@ -26,6 +26,20 @@ def test_from_scores_to_evaluated_circuits(tmp_path, level, kind):
     assert f"has no {other}s, only {level}s" in refused(run_command, *words)
 
 
+@pytest.mark.parametrize("words", [("--level", "node"), ("--level", "neuron"), ("--positions",)])
+def test_full_and_empty_have_the_units_of_the_circuit_beside_them(tmp_path, words):
+    """Otherwise 479 of 2,395 (edge, span) pairs look as many as the 479 edges of the whole model."""
+    run_json("score", *words, "--examples", 4, "--out", tmp_path / "scores")
+    run_json("select", tmp_path / "scores", "--size", "0.2", "--out", tmp_path / "circuit.npz")
+    graph = Circuit.load(tmp_path / "circuit.npz").graph
+    rows = run_json("evaluate", tmp_path / "circuit.npz", "full", "empty", "--examples", 4)["circuits"]
+    assert [row["unit"] for row in rows] == [graph.unit] * 3
+    assert [row["edges"] for row in rows[1:]] == [graph.n_edges, 0]
+    assert [row["faithfulness"] for row in rows[1:]] == [1, 0]
+    if isinstance(graph, NodeGraph):
+        assert rows[1]["weighted_edges"] == graph.weighted_edge_count(np.ones(graph.n_edges, bool))
+
+
 def test_commands_name_the_units_and_refuse_other_kinds(tmp_path):
     scores, circuit = tmp_path / "scores", tmp_path / "circuit.npz"
     run_json("score", "--level", "node", "--examples", 4, "--out", scores)

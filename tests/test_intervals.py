@@ -133,8 +133,18 @@ def test_p_values_of_recipes_without_a_difference_are_about_uniform():
 
 @pytest.mark.parametrize("estimate, draws, p", [(2.0, [1.0, 2.0, 3.0], 0.5), (1.0, [-1.0, 1.0, 2.0] * 33, 0.68)])
 def test_p_counts_the_smaller_tail_twice_and_is_never_zero(estimate, draws, p):
-    zero = Resampled(CPR, 0.0, np.zeros(len(draws)))
-    assert Resampled(CPR, estimate, np.array(draws)).minus(zero).p == pytest.approx(p)
+    zero = Resampled(CPR, 0.0, np.zeros(len(draws)), 100)
+    assert Resampled(CPR, estimate, np.array(draws), 100).minus(zero).p == pytest.approx(p)
+
+
+@pytest.mark.parametrize("n_examples", range(2, 8))
+def test_few_examples_are_no_more_significant_than_their_signs(n_examples):
+    """Two examples agree by chance in half of all cases, and then so do all their resamples. Oracle: a sign test."""
+    one = draw(n_examples, 0)
+    better = replace(one, values=one.values + np.arange(1, n_examples + 1))
+    result = compare(better, one, CPR, 200)
+    assert result.p >= 2.0 ** (1 - n_examples) and result.low <= result.difference <= result.high
+    assert result.is_better == (n_examples >= 6) == (result.low > 0)
 
 
 def test_impossible_comparisons_raise():

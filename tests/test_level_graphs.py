@@ -126,6 +126,14 @@ def test_unscored_members_are_in_every_circuit(kind):
         graph.edge_index("m0" if kind is NodeGraph else "m0:1")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_nodes_of_a_circuit_are_its_own(kind):
+    graph = kind(Graph(2, 2, 3))
+    names = ("input", "a0.h1", "m1") if kind is NodeGraph else ("input:2", "a0.h1:0", "a0.h1:1", "m1:2")
+    assert Circuit.from_edges(graph, names).nodes == ("input", "a0.h1", "m1", "logits")
+    assert Circuit.empty(graph).nodes == ()
+
+
 def test_weighted_edge_counts_by_hand():
     plain = Graph(2, 2, 4)
     nodes = NodeGraph(plain)

@@ -299,7 +299,8 @@ def test_a_custom_measure_and_faithfulness():
     assert curve.area(Squared()) == pytest.approx(0.4 * (0.25 + 1) / 2 + 0.5 * (1 + 12.25) / 2)
     assert resample(curve, Squared(), 50).estimate == curve.area(Squared())
     worse = replace(curve, values=CURVE.values + 1)
-    assert compare(curve, worse, Squared()).is_better and compare(worse, curve, Squared()).is_worse
+    many, many_worse = (each.subset(np.tile([0, 1], 5)) for each in (curve, worse))
+    assert compare(many, many_worse, Squared()).is_better and compare(many_worse, many, Squared()).is_worse
     assert faithfulness([3.0], 1.0, 1.0, Raw()).tolist() == [3.0]
 
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from edgewise import Graph, Greedy, Ilp, InputError, Ranking, SelectionProblem, TopN, solve
+from edgewise.graph import NeuronGraph, NodeGraph, SpanGraph
 
 GRAPH = Graph(2, 2, 2)
 N = GRAPH.n_edges
@@ -34,6 +35,21 @@ def test_a_ranking_without_signs_has_no_negative_values():
     with pytest.raises(InputError, match=r"without signs.*at least 0"):
         Ranking(GRAPH, value, signed=False)
     assert not Ranking(GRAPH, np.zeros(N), signed=False).signed
+
+
+@pytest.mark.parametrize("graph", [GRAPH, NodeGraph(GRAPH), NeuronGraph(GRAPH), SpanGraph(GRAPH, ("S 1", "é@x", "終"))])
+@pytest.mark.parametrize("is_filtered", [False, True])
+def test_saving_then_loading_changes_nothing(graph, is_filtered, tmp_path):
+    """A recipe that never selects edges that failed the filter must find them in the folder."""
+    rng = np.random.default_rng(0)
+    value, kept = rng.normal(size=graph.n_edges), rng.random(graph.n_edges) < 0.5
+    ranking = Ranking(graph, value, True, kept if is_filtered else None, {"method": "é"}, rng.random((2, len(value))))
+    ranking.save(tmp_path / "é x")
+    again = Ranking.load(tmp_path / "é x")
+    assert again.digest == ranking.digest and (again.kept is None) == (not is_filtered)
+    assert again.origin == ranking.origin and (again.resampled == ranking.resampled).all()
+    Ranking(graph, value).save(tmp_path / "é x", overwrite=True)
+    assert Ranking.load(tmp_path / "é x").kept is None
 
 
 @pytest.mark.parametrize("rank", ["signed", "absolute"])

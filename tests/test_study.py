@@ -397,6 +397,8 @@ def test_the_best_entries_are_those_of_the_best_number_as_rounded():
     table = make_table({"Greedy": 0.5, "ILP": 0.40001, "PNR": 0.40004, "Top-n": 0.49999})
     assert [table.is_best(row, 0) for row in table.rows] == [False, True, True, False]
     assert not any(replace(table, is_contest=False).is_best(row, 0) for row in table.rows)
+    equal = make_table({"Greedy": 0.4, "ILP": 0.40001})  # as the legend says: none if all are equal
+    assert not any(equal.is_best(row, 0) for row in equal.rows)
 
 
 def test_marks_mean_the_same_in_every_file_and_the_legend_is_there_once(edgewise, copied):
@@ -436,7 +438,8 @@ def test_tables_as_markdown_and_latex():
 def test_wide_tables_are_split_in_the_terminal():
     columns = tuple((f"task{i}", "model") for i in range(7))
     row = TableRow("CMD", -1, "Greedy + Bootstrapping + PNR", tuple(Entry(i / 10, 0.01) for i in range(7)))
-    table = StudyTable("main", "caption", columns, (row,))
+    worse = replace(row, entries=tuple(Entry(1 + i / 10, 0.01) for i in range(7)))
+    table = StudyTable("main", "caption", columns, (row, worse))
     console = Console(width=80, file=io.StringIO())
     console.print(*terminal(table, 80), sep="\n")
     text = console.file.getvalue()

@@ -9,11 +9,11 @@ import pytest
 import torch
 from conftest import build, random_task
 
-from edgewise import Circuit, Eap, EapIg, evaluate_circuits, score_edges
+from edgewise import Circuit, Eap, EapIg, InputError, Session, Store, evaluate_circuits, score_edges
 from edgewise.models import make_batch, wrap_model
 from edgewise.models.prepare import prepare
 from edgewise.score import MaskIg
-from edgewise.tasks import Kl, LogitDifference
+from edgewise.tasks import Accuracy, Kl, LogitDifference
 
 SHAPED = ("gpt2", "llama", "gemma2", "neox", "olmo2")
 # What the passes themselves lose: eight bits of a bfloat16, eleven of a float16.
@@ -104,3 +104,15 @@ def test_gradients_of_weights_are_summed_over_examples_in_float32(family):
         for weights in (shared, own)
     )
     torch.testing.assert_close(total, each.sum(0), rtol=1e-5, atol=1e-5 * total.abs().max())
+
+
+@pytest.mark.parametrize("metric", [LogitDifference(), Kl(), Accuracy()], ids=lambda metric: metric.name)
+def test_an_overflow_is_an_error(metric, tmp_path):
+    """Not a metric of NaN, nor an accuracy of 0; and what is stored is not taken for finished work."""
+    narrow = build("llama", torch.float32)
+    for name, weight in narrow.named_parameters():
+        weight.data *= {"gate_proj": 40, "up_proj": 40, "down_proj": 8}.get(name.split(".")[-2], 1)
+    model, session = wrap_model(narrow.to(torch.float16)), Session(Store(tmp_path))
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"NaN or infinite on 5 of the 5 examples .*dtype='float32'"):
+            evaluate_circuits(model, random_task(5), [Circuit.full(model.graph)], metric, session=session)

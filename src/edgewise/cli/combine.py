@@ -34,7 +34,7 @@ def command(
 ) -> None:
     """Combine several rankings of one model's edges into one: the mean of their ranks or values.
 
-    Writes ranking.npy and ranking.json, which `edgewise select` reads.
+    Writes a folder with the ranking, which `edgewise select` reads.
     """
     check_folder(out_folder, overwrite, SCORE_FILES)
     if out_folder.resolve() in [path.resolve() for path in scores]:

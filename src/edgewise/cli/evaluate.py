@@ -71,7 +71,10 @@ def command(
             runs.check_weights(loaded)
         for path, circuit in files.items():
             options.check_model(path, circuit, loaded)
-        opened = [files[path] if path in files else NAMED_CIRCUITS[str(path)](loaded.graph) for path in paths]
+        # `full` and `empty` have the units of the other circuits, so that their sizes can be compared.
+        graphs = list(dict.fromkeys(circuit.graph for circuit in files.values()))
+        graph = graphs[0] if len(graphs) == 1 else loaded.graph
+        opened = [files[path] if path in files else NAMED_CIRCUITS[str(path)](graph) for path in paths]
         examples = runs.load_examples(task, loaded, split)
         for graph in dict.fromkeys(circuit.graph for circuit in opened):
             check_graph(graph, loaded, examples)

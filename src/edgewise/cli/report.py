@@ -81,8 +81,8 @@ def show_run(folder: Path, result: Discovery) -> None:
         means = ", ".join(f"{name} {overlap['mean']:.2f}" for name, overlap in overlaps.items())
         say(f"overlap of {measure} circuits over resamples of the training examples, mean over sizes: {means}")
     say(
-        f"{result.statistics.sign_instability:.1%} of the {result.run.graph.units} changed sign between bootstrap "
-        "resamples"
+        f"{result.statistics.sign_instability:.1%} of the {result.run.graph.units} of non-negligible mean changed sign "
+        "between bootstrap resamples"
     )
     exported = (f"{name}: {row['recipe']}, {row['choice']}" for name, row in record["circuits"].items())
     say(f"circuits/ has the circuits of {'; '.join(exported)}")

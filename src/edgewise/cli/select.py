@@ -18,7 +18,7 @@ from ..evaluate.curve import size_to_edges
 from ..graph import BaseGraph, SpanGraph
 from ..io.atomic import atomic_folder, check_file, check_folder
 from ..io.edge_file import EdgeFile, check_level
-from ..io.formats import NPZ, check_holds, check_suffix, read_edge_file
+from ..io.formats import EAP_SUFFIXES, NPZ, check_holds, check_suffix, read_edge_file
 from ..io.reading import wrap_read_errors
 from ..method import choose
 from ..report.tables import key_value_table, number_tables
@@ -162,6 +162,8 @@ def _parse_sizes(requested: str, graph: BaseGraph, is_count: bool) -> list[int]:
 def _check_target(path: Path, has_sizes: bool, overwrite: bool, scores: Path) -> None:
     """Raise InputError if circuits can't be written to `path`."""
     if has_sizes:
+        if path.suffix.lower() in (*EAP_SUFFIXES, NPZ) and not path.is_dir():
+            raise InputError(f"circuits of several sizes are written to a folder, but {path} has the suffix of a file")
         check_folder(path, overwrite, CIRCUIT_FILES)
     else:
         check_suffix(path)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError
-from ..graph import BaseGraph
+from ..graph import BaseGraph, NodeGraph
 from ..io.formats import read_edge_file, write_edge_file
 from .notebook import MAX_ROWS, data_frame, edge_columns, html_table
 
@@ -124,7 +124,12 @@ class Circuit:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The names of the nodes that have an edge in the circuit, in the graph's order."""
+        """The names of the nodes that have an edge in the circuit, in the graph's order.
+
+        Of a circuit of nodes or neurons, these are its nodes and `logits`.
+        """
+        if isinstance(self.graph, NodeGraph):
+            return self.plain().nodes
         return tuple(self.graph.node_names[node] for node in np.flatnonzero(self.node_mask))
 
     @property

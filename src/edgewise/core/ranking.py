@@ -87,11 +87,16 @@ class Ranking:
         return np.bincount(best.ravel(), minlength=self.graph.n_edges) / len(self.resampled)
 
     def save(self, folder: str | Path, overwrite: bool = False) -> None:
-        """Write a folder with `ranking.npy` [1 + resample, edge] and `ranking.json`, atomically."""
+        """Write a folder with `ranking.npy` [1 + resample, edge] and `ranking.json`, atomically.
+
+        If edges were filtered, `kept.npy` [edge] says which passed.
+        """
         rows = [self.value[None]] + ([] if self.resampled is None else [self.resampled])
         about = {"graph": self.graph.record(), "signed": self.signed, "origin": dict(self.origin)}
         with atomic_folder(Path(folder), overwrite, SCORE_FILES) as draft:
             write_array(draft / "ranking.npy", np.concatenate(rows))
+            if self.kept is not None:
+                write_array(draft / "kept.npy", self.kept)
             write_json(draft / "ranking.json", {"format": RANKING_FORMAT, "version": RANKING_VERSION} | about)
 
     @classmethod
@@ -104,8 +109,10 @@ class Ranking:
         if not len(values):
             raise InputError(f"{folder} isn't a complete ranking: ranking.npy has no rows")
         resampled = values[1:] if len(values) > 1 else None
+        has_filter = os.path.isfile(folder / "kept.npy")
+        passed = read_array(folder / "kept.npy", "b1", (record["graph"].n_edges,)) if has_filter else None
         try:
-            return cls(record["graph"], values[0], record["signed"], origin=record["origin"], resampled=resampled)
+            return cls(record["graph"], values[0], record["signed"], passed, record["origin"], resampled)
         except InputError as error:
             raise InputError(f"{folder}: {error}") from None
 

@@ -9,6 +9,10 @@ as the estimate lies above the truth, and more so for the noisier of two recipes
 as they are, a basic one mirrors them at the estimate. Each is wrong in some cases. Intervals here contain both: they
 reach as far to either side of the estimate as the farther tail of the draws, and p is the larger of the two
 (measured in tests/test_intervals.py).
+
+Resamples of few examples all have the sign that the examples have. Without a true difference, n examples have the same
+sign by chance with probability 2^(1 - n), as in a sign test. So p is never below that, and the interval of a difference
+contains 0 if that is above its level: 95 % needs 6 examples.
 """
 
 from __future__ import annotations
@@ -53,7 +57,8 @@ class Comparison:
     """The area of one recipe minus that of another on the same examples, its interval, and a two-sided bootstrap p.
 
     `measure` says which sign is an improvement: plus for CPR, minus for CMD. If all resamples are equal, as those of a
-    single example are, the interval has no width, p is 1 and the difference is not significant.
+    single example are, the interval has no width, p is 1 and the difference is not significant. Few examples are never
+    significant.
     """
 
     measure: Measure
@@ -89,7 +94,7 @@ class Comparison:
 
 @dataclass(frozen=True, eq=False)
 class Resampled:
-    """CPR or CMD, and its values on resamples of the examples.
+    """CPR or CMD, and its values on resamples of `n_examples` examples.
 
     `draws` [resample] are NaN where a resample leaves faithfulness undefined, which can happen with very few examples.
     """
@@ -97,6 +102,7 @@ class Resampled:
     measure: Measure
     estimate: float
     draws: FloatArray
+    n_examples: int
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
         """Return the area with its interval, cut off at the measure's least value."""
@@ -106,7 +112,10 @@ class Resampled:
     def minus(self, other: Resampled, confidence: float = CONFIDENCE) -> Comparison:
         """Compare with another area, resample by resample. Both must come from the same examples and seed."""
         difference, draws = self.estimate - other.estimate, self.draws - other.draws
-        reach, p = _reach(difference, draws, confidence), max(_tail(draws, 0.0), _tail(draws, 2 * difference))
+        least_p = 2.0 ** (1 - min(self.n_examples, other.n_examples))
+        reach, p = _reach(difference, draws, confidence), max(_tail(draws, 0.0), _tail(draws, 2 * difference), least_p)
+        if least_p > 1 - confidence:
+            reach = max(reach, abs(difference))
         if np.ptp(draws[np.isfinite(draws)]) <= ROUNDING:
             reach, p = 0.0, 1.0
         return Comparison(self.measure, difference, difference - reach, difference + reach, p, confidence)
@@ -118,13 +127,14 @@ def resample(curve: Curve, measure: Measure, resamples: int = RESAMPLES, seed: i
         raise InputError(f"an interval needs at least 2 resamples and at most {MAX_RESAMPLES}, not {resamples}")
     check_is("measure", Measure, measure)
     draws = areas(curve.shares, _draw_heights(curve, measure, resamples, seed))
-    return Resampled(measure, curve.area(measure), draws)
+    return Resampled(measure, curve.area(measure), draws, len(curve.full))
 
 
 def resample_heights(curve: Curve, measure: Measure) -> tuple[Resampled, ...]:
     """Return the height of a curve at every size on resampled examples, the same ones for all curves."""
     heights, draws = measure.height(curve.faithfulness).tolist(), _draw_heights(curve, measure, RESAMPLES, 0)
-    return tuple(Resampled(measure, height, column) for height, column in zip(heights, draws.T, strict=True))
+    n_examples = len(curve.full)
+    return tuple(Resampled(measure, *pair, n_examples) for pair in zip(heights, draws.T, strict=True))
 
 
 def _draw_heights(curve: Curve, measure: Measure, resamples: int, seed: int) -> FloatArray:
@@ -143,7 +153,8 @@ def _draw(
 def mean_resampled(parts: Sequence[Resampled]) -> Resampled:
     """Return the mean of areas on several sets of examples, resample by resample."""
     estimate = float(np.mean([part.estimate for part in parts]))
-    return Resampled(parts[0].measure, estimate, np.mean([part.draws for part in parts], axis=0))
+    draws, n_examples = np.mean([part.draws for part in parts], axis=0), min(part.n_examples for part in parts)
+    return Resampled(parts[0].measure, estimate, draws, n_examples)
 
 
 def compare(

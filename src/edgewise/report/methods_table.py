@@ -46,7 +46,8 @@ PANEL_HEIGHT, ROW_HEIGHT = 2.3, 0.2  # of the figure, in inches
 # The order of the table's columns.
 MEASURES = BOTH_MEASURES[::-1]
 LEGEND = (
-    f"{BEST}: of this measure in this cell; compared with {BASELINE} on the same examples, {MARKS_LEGEND}",
+    f"{BEST}: of this measure in this cell, none if all are equal; compared with {BASELINE} on the same examples, "
+    f"{MARKS_LEGEND}",
     f"{SPREAD_LEGEND}; one integer program selects the circuits of all methods, of equal size, by signed values for "
     "CPR and absolute values for CMD",
     "s/example: wall seconds of scoring per training example; for a learner, of learning the rankings of both "
@@ -73,7 +74,7 @@ def methods_summary(comparison: MethodComparison) -> dict[str, Any]:
                 repeats, name = row.repeats[measure], measure.name
                 interval = repeats.resampled.interval()
                 areas = [round(measure.better * other.repeats[measure].mean, DIGITS) for other in cell.rows]
-                is_best = round(measure.better * repeats.mean, DIGITS) == max(areas)
+                is_best = max(areas) > min(areas) and round(measure.better * repeats.mean, DIGITS) == max(areas)
                 record |= {name: repeats.mean, f"{name} spread": repeats.spread, f"{name} low": interval.low}
                 record |= {f"{name} high": interval.high, f"{name} best": is_best}
                 difference = None

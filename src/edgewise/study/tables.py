@@ -70,13 +70,13 @@ class StudyTable:
     faithfulness: str = ""
 
     def is_best(self, row: TableRow, column: int) -> bool:
-        """Return whether an entry is the best of its measure, as rounded."""
+        """Return whether an entry is the best of its measure, as rounded; none is, if all are equal."""
         entry = row.entries[column]
         if entry is None or not self.is_contest:
             return False
         rivals = [other.entries[column] for other in self.rows if other.about == row.about]
         rounded = [round(row.better * rival.value, DIGITS) for rival in rivals if rival is not None]
-        return round(row.better * entry.value, DIGITS) == max(rounded)
+        return max(rounded) > min(rounded) and round(row.better * entry.value, DIGITS) == max(rounded)
 
     @property
     def lines(self) -> tuple[int, ...]:

@@ -224,8 +224,9 @@ class Accuracy(Metric):
     differentiable: ClassVar[bool] = False
 
     def value(self, run: Readout, clean: Readout) -> Tensor:
-        logits = run.all_logits
-        return (logits.argmax(-1, keepdim=True) == run.right).any(-1).to(logits.dtype)
+        highest, token = run.all_logits.max(-1, keepdim=True)
+        is_right = (token == run.right).any(-1).to(highest.dtype)
+        return is_right.masked_fill(highest.isnan().squeeze(-1), float("nan"))
 
     def combine(self, values: Tensor, counted: Tensor) -> Tensor:
         """Return 1 for examples whose tokens are all correct."""
