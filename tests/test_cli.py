@@ -106,11 +106,6 @@ def test_accuracy_can_be_evaluated_though_it_has_no_gradient(edgewise):
     assert code == 0 and [circuit["metric"] for circuit in json.loads(out)["circuits"]] == [1, 0]
 
 
-def test_old_option_names_still_work(edgewise, tmp_path):
-    assert edgewise("score", "--method", "eap", "--examples", 2, "--out", tmp_path / "s")[0] == 0
-    assert "--method" not in edgewise("score", "--help")[1]
-
-
 @pytest.mark.parametrize(
     "words, expected", [((), {"method": "eap-ig", "steps": 5}), (("--scorer", "EAP"), {"method": "eap"}),
                         (("--steps", 2), {"method": "eap-ig", "steps": 2})]

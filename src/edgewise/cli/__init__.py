@@ -44,19 +44,6 @@ COMMANDS = {
     "models": "List the supported model families, or describe one model: its graph, and the memory that it needs.",
     "tasks": "List the tasks, or show prompt pairs of one and how many of its rows the model can use.",
 }
-# Option names of earlier versions, which still work but aren't in --help.
-SCORE_ALIASES = {"method": "scorer", "rate": "learning-rate", "bootstrap": "resamples"}
-SHOW_ALIASES = {"method": "recipe", "metric": "measure"}
-ALIASES = {
-    "run": SCORE_ALIASES,
-    "score": SCORE_ALIASES,
-    "learn": {"goal": "measure", "rate": "learning-rate"},
-    "study": SCORE_ALIASES | {"tau-grid": "resamples-grid"},
-    "select": {"bootstrap": "resamples"},
-    "show": SHOW_ALIASES,
-    "export": SHOW_ALIASES,
-    "convert": {"method": "recipe", "benchmark": "measure"},
-}
 # The order of the groups of options in `--help`. A command with many options lists the common ones first.
 COMMON_PANEL, MANY_OPTIONS = "Common options", 25
 PANELS = (
@@ -121,10 +108,8 @@ def load_command(name: str) -> Any:
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     # Line breaks within a paragraph are removed, because the terminal has its own width.
     paragraphs = [" ".join(part.split()) for part in cleandoc(function.__doc__).split("\n\n")]
-    aliases = ALIASES.get(name, {})
-    settings = {"token_normalize_func": lambda token: aliases.get(token, token)}
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    single.command(name, help="\n\n".join(paragraphs), context_settings=settings)(command)
+    single.command(name, help="\n\n".join(paragraphs))(command)
     return typer.main.get_command(single)
 
 
