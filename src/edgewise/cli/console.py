@@ -7,16 +7,13 @@ import json
 import os
 import platform
 import sys
-import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout, suppress
 from contextvars import ContextVar
-from dataclasses import replace
 from importlib.metadata import version
 from logging import INFO, WARNING, Handler, LogRecord, getLogger
-from threading import Event, Thread, current_thread
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -86,67 +83,15 @@ def flush_output() -> Iterator[None]:
         sys.exit(2)
 
 
-class _WithoutRay:
-    """A stream without what Ray's own threads print, such as the log of a process that was killed."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        return len(text) if current_thread().name.startswith("ray_") else self._stream.write(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
 @contextmanager
 def redirect_prints() -> Iterator[None]:
     """Send what libraries print to stderr. Results still go to stdout."""
     out.file = out.file
     try:
-        with redirect_stdout(cast(TextIO, _WithoutRay(sys.stderr))):
+        with redirect_stdout(sys.stderr):
             yield
     finally:
         out.file = None  # type: ignore[assignment]  # None follows sys.stdout
-
-
-@contextmanager
-def watch_ray(engine: runtime.Engine) -> Iterator[None]:
-    """Exit with one line if a process of a Ray cluster that was started here is killed.
-
-    Ray itself would end this process after seconds, with many lines. These are written to the file descriptor of
-    stderr, which leads nowhere meanwhile, except with --verbose.
-    """
-    watch = getattr(engine, "watch", None)
-    if watch is None:
-        yield
-        return
-    finished, stderr, own_stderr = Event(), os.dup(2), sys.stderr
-
-    def end(name: str) -> None:
-        advice = "a command with --out resumes when you run it again"
-        os.write(stderr, f"error: Ray's process {name} was killed, maybe for want of memory; {advice}\n".encode())
-        os._exit(2)
-
-    thread = Thread(target=watch, args=(end, finished), daemon=True)
-    thread.start()
-    try:
-        if _verbosity.get() != VERBOSE:
-            with suppress(OSError, ValueError):  # a stream without a file stays as it is
-                if sys.stderr.fileno() == 2:
-                    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="backslashreplace")
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, 2)
-            os.close(null)
-        yield
-    finally:
-        finished.set()
-        thread.join()
-        if sys.stderr is not own_stderr:
-            sys.stderr.close()
-            sys.stderr = own_stderr
-        os.dup2(stderr, 2)
-        os.close(stderr)
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
@@ -217,27 +162,9 @@ def status(text: str) -> AbstractContextManager[object]:
 
 @contextmanager
 def show_progress(session: runtime.Session) -> Iterator[runtime.Session]:
-    """Return the session with progress on stderr: bars or lines, nothing with --quiet.
-
-    With --verbose, print how long each stage took and how much it did at once.
-    """
-    if is_quiet():
-        yield replace(session, progress=ignore_progress)
-        return
-    # By stage: seconds so far, time of the last report, items done by then, most items between two reports.
-    stages: dict[str, tuple[float, float, int, int]] = {}
-    with progress_bars() as show:
-
-        def update(stage: str, done: int, total: int) -> None:
-            name, now = stage.partition(": ")[0], time.perf_counter()
-            seconds, last, before, most = stages.get(name, (0.0, now, done, 0))
-            elapsed = now - last if done else 0.0  # a stage that restarts was idle until now
-            stages[name] = (seconds + elapsed, now, done, max(most, done - before))
-            show(stage, done, total)
-
-        yield replace(session, progress=update)
-    for name, (seconds, _, _, most) in stages.items():
-        detail(f"{name}: {seconds:.2f} s, at most {most:,} at once")
+    """Return the session with progress on stderr; nothing with --quiet."""
+    with nullcontext(ignore_progress) if is_quiet() else progress_bars() as progress:
+        yield session.with_progress(progress)
 
 
 class _LogPrinter(Handler):
