@@ -320,44 +320,42 @@ def test_counts_and_shares_are_not_confused(edgewise, scores):
         assert json.loads(edgewise("select", scores, *words, "--json")[1])["edges_asked"] == expected
 
 
-def test_a_command_that_runs_the_model_shows_a_result_that_is_in_place(edgewise, tmp_path, monkeypatch):
+def test_a_command_whose_result_is_in_place_shows_it_again(edgewise, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     commands = {  # -> other options, and what the error then names
         ("score", "--examples", 4, "--out", "scores"): (("--steps", 3), "scorer: steps was 5, is 3"),
         ("learn", "--examples", 4, "--steps", 2, "--out", "ranking"): (("--measure", "CPR"), "learner: goal"),
-        ("evaluate", "full", "--examples", 4, "--out", "a.json"): (("--split", "train"), "split was test"),
-    }
+        ("select", "scores", "--edges", 40, "--out", "a.npz"): (("--pnr", 0.6), "pnr was None, is 0.6"),
+        ("select", "scores", "--edges", "40,80", "--out", "circuits"): (("--nested",), "nested was False, is True"),
+        ("evaluate", "circuits", "--examples", 4, "--out", "a.json"): (("--split", "train"), "split was test"),
+        ("export", "circuits", "--out", "a.dot"): (("--to", "graphml"), "a.dot exists already"),
+        ("convert", "a.npz", "b.json"): None,
+        ("convert", "circuits", "others"): None,
+        ("view", "a.npz", "--no-open", "--out", "a.html"): (("circuits/circuit-80.json",), "a.html exists already"),
+    }  # fmt: skip
     first = [edgewise(*words, "--json")[:2] for words in commands]
     assert [code for code, _ in first] == [0] * len(commands)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with monkeypatch.context() as patch:
         work = (
             "score.run_scorer.run_batches", "evaluate.run_circuits.plan_batches", "learn.run_learner.check_is",
-            "recipes.forecast.forecast",
+            "cli.select.solve", "cli.select.solve_path", "recipes.forecast.forecast",
         )  # fmt: skip
         for name in work:
             patch.setattr(f"edgewise.{name}", interrupt)
-        assert [edgewise(*words, "--json")[:2] for words in commands] == first
-    for words, (other, expected) in commands.items():
-        message = refused(edgewise, *words, *other)
-        assert expected in message and "--overwrite" in message
+        again = [edgewise(*words, "--json")[:2] for words in commands]
+    assert [code for code, _ in again] == [0] * len(commands)
+    seconds = r'"seconds": [-\de.]+'
+    assert [re.sub(seconds, "", out) for _, out in again] == [re.sub(seconds, "", out) for _, out in first]
+    for words, other in commands.items():
+        if other is not None:
+            message = refused(edgewise, *words, *other[0])
+            assert other[1] in message and "--overwrite" in message
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    (tmp_path / "b.json").write_text("mine")
+    assert "--overwrite" in refused(edgewise, "convert", "a.npz", "b.json")
     (tmp_path / "a.json").write_text("{}")
     assert "doesn't say what it was made from" in refused(edgewise, "evaluate", "full", "--out", "a.json")
-
-
-def test_other_commands_replace_files_with_overwrite_only(edgewise, scores, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    commands = (
-        ("select", scores, "--edges", 40, "--out", "a.npz"), ("select", scores, "--size", "1%,5%", "--out", "c"),
-        ("export", "a.npz", "--out", "a.dot"), ("convert", "a.npz", "b.json"),
-        ("view", "a.npz", "--no-open", "--out", "a.html"),
-    )  # fmt: skip
-    for words in commands:
-        assert edgewise(*words)[0] == 0
-        message = refused(edgewise, *words)
-        assert "exists already" in message and "--overwrite" in message
-        assert edgewise(*words, "--overwrite")[0] == 0
 
 
 @pytest.mark.parametrize("words", [("evaluate", "full"), ("knock-out", "m0"), ("verify", "known/induction")])
@@ -375,7 +373,7 @@ def test_a_folder_of_circuits_and_an_input_are_never_replaced(edgewise, scores, 
     circuits, target = tmp_path / "circuits", tmp_path / "converted"
     assert edgewise("select", scores, "--edges", "40,80", "--out", circuits)[0] == 0
     assert edgewise("convert", circuits, target)[0] == 0
-    assert "aren't part of it" in refused(edgewise, "convert", circuits, target, "--format", "pt", "--overwrite")
+    assert "never replaced" in refused(edgewise, "convert", circuits, target, "--format", "pt")
     shutil.copytree(scores, tmp_path / "scores")
     words = ("combine", tmp_path / "scores", scores, "--out", tmp_path / "scores", "--overwrite")
     assert "is an input" in refused(edgewise, *words)

@@ -191,6 +191,33 @@ def test_the_items_of_a_lost_node_run_again(cluster, engine, tmp_path):
     np.testing.assert_array_equal(found.values, score_edges(model, task, Eap(), batch_size=2).values)
 
 
+# In a process of its own, because the children of this one are killed.
+WATCHED = """
+import subprocess, sys, threading
+from types import SimpleNamespace
+from ray._private import worker
+from edgewise.runtime.ray_engine import Ray
+
+for name in sys.argv[1:]:
+    started = {each: subprocess.Popen(["sleep", "600"]) for each in ("raylet", "gcs_server", "other")}
+    listed = {each: [SimpleNamespace(process=process)] for each, process in started.items()}
+    worker._global_node = SimpleNamespace(all_processes=listed)
+    engine, ended = object.__new__(Ray), []
+    engine._is_connection_owner = True
+    thread = threading.Thread(target=engine.watch, args=(ended.append, threading.Event()))
+    thread.start()
+    started[name].kill()
+    thread.join()
+    print(ended, [process.wait() for process in started.values()])
+"""
+
+
+def test_if_a_process_of_ray_is_killed_the_others_end_too():
+    names = ("raylet", "gcs_server")
+    done = subprocess.run([sys.executable, "-c", WATCHED, *names], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.stdout.splitlines() == [f"['{name}'] [-9, -9, -9]" for name in names], done.stderr
+
+
 def test_another_address_than_that_of_the_connection_is_refused(engine, cluster):
     with pytest.raises(InputError, match=f"connected to the Ray cluster at '{cluster.address}', not '127.0.0.1:1'"):
         Ray("127.0.0.1:1")

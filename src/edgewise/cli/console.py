@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, redi
 from contextvars import ContextVar
 from importlib.metadata import version
 from logging import INFO, WARNING, Handler, LogRecord, getLogger
-from typing import TYPE_CHECKING, Any
+from threading import Event, Thread, current_thread
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from rich.console import Console
 from rich.table import Table
@@ -83,15 +84,67 @@ def flush_output() -> Iterator[None]:
         sys.exit(2)
 
 
+class _WithoutRay:
+    """A stream without what Ray's own threads print, such as the log of a process that was killed."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return len(text) if current_thread().name.startswith("ray_") else self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 @contextmanager
 def redirect_prints() -> Iterator[None]:
     """Send what libraries print to stderr. Results still go to stdout."""
     out.file = out.file
     try:
-        with redirect_stdout(sys.stderr):
+        with redirect_stdout(cast(TextIO, _WithoutRay(sys.stderr))):
             yield
     finally:
         out.file = None  # type: ignore[assignment]  # None follows sys.stdout
+
+
+@contextmanager
+def watch_ray(engine: runtime.Engine) -> Iterator[None]:
+    """Exit with one line if a process of a Ray cluster that was started here is killed.
+
+    Ray itself would end this process after seconds, with many lines. These are written to the file descriptor of
+    stderr, which leads nowhere meanwhile, except with --verbose.
+    """
+    watch = getattr(engine, "watch", None)
+    if watch is None:
+        yield
+        return
+    finished, stderr, own_stderr = Event(), os.dup(2), sys.stderr
+
+    def end(name: str) -> None:
+        advice = "a command with --out resumes when you run it again"
+        os.write(stderr, f"error: Ray's process {name} was killed, maybe for want of memory; {advice}\n".encode())
+        os._exit(2)
+
+    thread = Thread(target=watch, args=(end, finished), daemon=True)
+    thread.start()
+    try:
+        if _verbosity.get() != VERBOSE:
+            with suppress(OSError, ValueError):  # a stream without a file stays as it is
+                if sys.stderr.fileno() == 2:
+                    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="backslashreplace")
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, 2)
+            os.close(null)
+        yield
+    finally:
+        finished.set()
+        thread.join()
+        if sys.stderr is not own_stderr:
+            sys.stderr.close()
+            sys.stderr = own_stderr
+        os.dup2(stderr, 2)
+        os.close(stderr)
 
 
 def check_arguments(arguments: Sequence[str]) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import typer
 
 from ..errors import InputError
 from ..evaluate.measures import MEASURES
+from ..io.atomic import MARKERS, tree_digest
 from ..method import choose
-from ..results import convert, convert_to_submission
+from ..results import Conversion, convert, convert_to_submission
 from . import options
 from .console import print_json, say
 from .options import option
@@ -58,9 +61,7 @@ def command(
             raise InputError(f"{options.join_names(unused)} needs --submission")
         if file_format is not None and target.suffix not in ("", f".{file_format}"):
             raise InputError(f"{target} ends in {target.suffix}, but --format is {file_format}; omit --format")
-        if target.exists() and target.resolve() == source.resolve():
-            raise InputError(f"{target} is an input of this command; choose another file to write to")
-        done = convert(source, target, overwrite, f".{file_format or 'json'}", level)
+        done = _convert(source, target, overwrite, f".{file_format or 'json'}", level)
     elif overwrite:
         raise InputError("a folder of a submission is never replaced; remove it first, and omit --overwrite")
     elif task is None or model is None:
@@ -77,3 +78,19 @@ def command(
         say(f"wrote {path}")
     for note in done.notes:
         say(f"note: {note}")
+
+
+def _convert(source: Path, target: Path, overwrite: bool, suffix: str, level: str | None) -> Conversion:
+    """Convert a file or folder. If the target is in place already and would be the same, leave it as it is."""
+    if target.exists() and target.resolve() == source.resolve():
+        raise InputError(f"{target} is an input of this command; choose another file to write to")
+    if overwrite or not target.exists():
+        return convert(source, target, overwrite, suffix, level)
+    with TemporaryDirectory() as folder:
+        draft = Path(folder) / target.name
+        done = convert(source, draft, False, suffix, level)
+        if tree_digest(draft) != tree_digest(target):
+            is_replaceable = target.is_file() or any((target / name).is_file() for name in MARKERS)
+            advice = ", or replace it: --overwrite" if is_replaceable else "; folders of circuits are never replaced"
+            raise InputError(f"{target} exists already, with other content; choose another{advice}")
+        return replace(done, written=tuple(target / path.relative_to(draft) for path in done.written))

@@ -11,6 +11,7 @@ from ..report.exports import EXPORTS, export_format, export_text
 from . import options
 from .console import print_json, say
 from .options import option
+from .repeat import is_written
 
 
 def command(
@@ -29,7 +30,7 @@ def command(
     """
     kind = export_format(to, out_file)
     if out_file is not None:
-        check_file(out_file, overwrite, [circuit])
+        check_file(out_file, inputs=[circuit])
     elif json:
         raise InputError("--json describes the written file; give --out FILE, or omit --json to print the graph")
     opened = chosen.open(circuit)
@@ -37,7 +38,9 @@ def command(
     if out_file is None:
         sys.stdout.write(text)
         return
-    write_text(out_file, text)
+    if not is_written(out_file, text):
+        check_file(out_file, overwrite)
+        write_text(out_file, text)
     is_edges = opened.circuit.graph.level == "edge"
     drawn = opened.circuit if is_edges else opened.circuit.plain()
     n_nodes, n_edges = int(drawn.node_mask.sum()), drawn.n_edges

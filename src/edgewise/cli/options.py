@@ -34,7 +34,7 @@ from ..runtime.store import NO_STORE, open_partial_store
 from ..score import SCORERS, Scorer
 from ..tasks.data_sets import parse_columns
 from ..tasks.known import KNOWN
-from .console import detail, note, redirect_prints, status
+from .console import detail, note, redirect_prints, status, watch_ray
 
 Number = TypeVar("Number", int, float)
 # A command with a parameter `given_options` gets the names of the options that it was called with.
@@ -423,7 +423,7 @@ class MachineOptions:
         with opened as store:
             with status("starting workers"):
                 engine = runtime.open_engine(self.engine, self.address, self.workers)
-            with engine, redirect_prints():
+            with engine, watch_ray(engine), redirect_prints():
                 yield runtime.Session(store, engine)
 
 

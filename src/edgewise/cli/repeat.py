@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 KEY = "made_from"
 # Longer values, such as digests, aren't shown.
 MAX_SHOWN = 40
+# Larger files aren't read to see whether they are the same.
+MAX_TEXT = 10**9
 
 
 def made_from(**inputs: Any) -> dict[str, Any]:
@@ -116,6 +118,11 @@ class JsonOptions:
             check_file(self.out_file, self.overwrite)  # another program may have written it meanwhile
             write_json(self.out_file, record)
         return record
+
+
+def is_written(path: Path, text: str) -> bool:
+    """Whether a file has this content already. Else the text is to be written."""
+    return path.is_file() and path.stat().st_size < MAX_TEXT and path.read_bytes() == text.encode()
 
 
 def _list_differences(recorded: Mapping[str, Any], inputs: Mapping[str, Any], prefix: str = "") -> list[str]:

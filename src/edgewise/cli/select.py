@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from ..core.circuit import Circuit
 from ..core.ranking import Ranking
 from ..core.scores import EdgeScores
 from ..core.statistics import NO_FILTER, EdgeStatistics, Filter, Shrinkage, summarise
@@ -16,8 +17,9 @@ from ..errors import InputError
 from ..evaluate.curve import size_to_edges
 from ..graph import BaseGraph, SpanGraph
 from ..io.atomic import atomic_folder, check_file, check_folder
-from ..io.edge_file import check_level
-from ..io.formats import NPZ, check_holds, check_suffix
+from ..io.edge_file import EdgeFile, check_level
+from ..io.formats import NPZ, check_holds, check_suffix, read_edge_file
+from ..io.reading import wrap_read_errors
 from ..method import choose
 from ..report.tables import key_value_table, number_tables
 from ..runtime.store import open_partial_store
@@ -25,6 +27,7 @@ from ..select import RANKINGS, SOLVERS, Selection, SelectionProblem, Status, par
 from . import options
 from .console import out, print_json, print_tables, say
 from .options import option
+from .repeat import KEY, check_same, made_from
 from .show import show_circuit, weighted_edges
 
 # The names of the files in a folder of circuits.
@@ -71,30 +74,43 @@ def command(
     if limits.nested and not has_sizes:
         raise InputError("--nested needs several sizes: --size 0.01,0.02,0.05")
     chosen_solver = choose("solver", SOLVERS, solver, time_limit=limits.time_limit)
+    is_made = (
+        not overwrite
+        and out_path is not None
+        and (out_path.is_dir() and any(out_path.iterdir()) if has_sizes else out_path.is_file())
+    )
     if out_path is not None:
-        _check_target(out_path, has_sizes, overwrite, scores)
+        _check_target(out_path, has_sizes, overwrite or is_made, scores)
     ranking, statistics, origin = _read_ranking(scores, chosen_filter, level)
     counts = _parse_sizes(requested, ranking.graph, is_count=size is None)
     suffix = NPZ if isinstance(ranking.graph, SpanGraph) else ".json"
     names = [f"circuit-{count}{suffix}" if has_sizes else "" for count in counts]
     if out_path is not None and not has_sizes:
         check_holds(out_path, ranking.graph)
-    problem = SelectionProblem.of(ranking, rank, counts[0], pnr)
-    if has_sizes:
-        selections = solve_path(problem, counts, chosen_solver, limits.fill, limits.nested)
+    inputs = made_from(
+        ranking=ranking.digest, edges=counts, solver=chosen_solver, rank=rank, pnr=pnr, fill=limits.fill,
+        nested=limits.nested, filter=chosen_filter,
+    )  # fmt: skip
+    if is_made and out_path is not None:
+        selections = _read_made([out_path / name for name in names], out_path, inputs)
     else:
-        selections = (solve(problem, solver=chosen_solver, fill=limits.fill),)
+        problem = SelectionProblem.of(ranking, rank, counts[0], pnr)
+        if has_sizes:
+            selections = solve_path(problem, counts, chosen_solver, limits.fill, limits.nested)
+        else:
+            selections = (solve(problem, solver=chosen_solver, fill=limits.fill),)
     options_used: dict[str, Any] = {"rank": rank, "pnr": pnr, "bootstrap": resamples, "kappa": kappa}
     if resamples and statistics is not None:
         options_used["edges_kept_by_bootstrap"] = int(statistics.kept.sum())
         options_used["sign_instability"] = statistics.sign_instability
     records = [selection.record() | options_used | weighted_edges(selection.circuit) for selection in selections]
-    if out_path is not None:
+    if out_path is not None and not is_made:
         with open_partial_store(out_path):
             _check_target(out_path, has_sizes, overwrite, scores)  # another program may have written it meanwhile
             with atomic_folder(out_path, overwrite, CIRCUIT_FILES) if has_sizes else nullcontext(out_path) as draft:
                 for name, selection, record in zip(names, selections, records, strict=True):
-                    selection.circuit.save(draft / name, ranking.value, origin | record)
+                    selection.circuit.save(draft / name, ranking.value, origin | record | {KEY: inputs})
+    if out_path is not None:
         records = [record | {"out": str(out_path / name)} for name, record in zip(names, records, strict=True)]
     if json:
         print_json({"circuits": records} if has_sizes else records[0])
@@ -150,6 +166,16 @@ def _check_target(path: Path, has_sizes: bool, overwrite: bool, scores: Path) ->
     else:
         check_suffix(path)
         check_file(path, overwrite, [scores])
+
+
+def _read_made(paths: Sequence[Path], target: Path, inputs: dict[str, Any]) -> tuple[Selection, ...]:
+    """Return the selections in place. Raise InputError unless all are there, selected from the same inputs."""
+    files: list[EdgeFile] = []
+    with suppress(InputError):  # somebody else's file
+        files = [read_edge_file(path) for path in paths if path.is_file()]
+    check_same(target, files[0].about.get(KEY) if len(files) == len(paths) else None, inputs)
+    with wrap_read_errors(target):
+        return tuple(Selection.from_record(Circuit(file.graph, file.require_mask()), file.about) for file in files)
 
 
 def _show(selections: Sequence[Selection], records: list[dict[str, Any]], pnr: float | None) -> None:

@@ -16,6 +16,7 @@ from ..results import is_result
 from . import options
 from .console import print_json, say
 from .options import option
+from .repeat import is_written
 from .run_options import find_truth
 
 
@@ -54,10 +55,12 @@ def command(
     truth = None if truth is None else find_truth(truth, paths)
     # The page inside a result folder is derived from it, so it may be replaced.
     sources = paths if truth is None else [*paths, Path(truth)]
-    check_file(target, overwrite or is_own_page, [path for path in sources if path.is_file()])
+    check_file(target, inputs=[path for path in sources if path.is_file()])
     view = view_of(paths, None if truth is None else read_truth(truth), level)
     page = page_of(view)
-    write_text(target, page)
+    if not is_written(target, page):
+        check_file(target, overwrite or is_own_page)
+        write_text(target, page)
     counts: dict[str, int] = {}
     if view.truth is not None:  # of the circuit that is shown first
         mask, true = view.rows[view.shown].circuits[view.size].mask, view.truth.mask

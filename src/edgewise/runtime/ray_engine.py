@@ -7,10 +7,11 @@ import os
 import socket
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from ..errors import InputError
@@ -24,6 +25,9 @@ MAX_RETRIES = 5
 CONNECT_SECONDS = 10
 # Items sent to every worker in advance, so that none idles while the next one is on its way.
 ITEMS_AHEAD = 2
+# How often the processes of a cluster that was started here are checked.
+# Ray may end this process itself soon after. Listing its processes takes longer, so that is done less often.
+WATCH_SECONDS, CHECKS_PER_LIST = 0.05, 20
 
 
 class Ray(Engine):
@@ -109,6 +113,32 @@ class Ray(Engine):
             for reference in running:
                 with suppress(Exception):
                     ray.cancel(reference, force=True)
+
+    def watch(self, on_end: Callable[[str], None], finished: Event) -> None:
+        """Until `finished` is set, call `on_end` when a process of a cluster that was started here has ended.
+
+        The other processes of the cluster are killed before. `on_end` gets the name of the process.
+        """
+        import psutil  # Ray has its own copy
+        from ray._private import worker  # Ray has no public way to ask
+
+        node = getattr(worker, "_global_node", None) if self._is_connection_owner else None
+        listed = getattr(node, "all_processes", {})
+        processes = {name: listed[name][0].process for name in ("raylet", "gcs_server") if listed.get(name)}
+        children: list[Any] = []
+        n_checks = 0
+        while processes and not finished.wait(WATCH_SECONDS):
+            ended = next((name for name, process in processes.items() if process.poll() is not None), "")
+            if ended or n_checks % CHECKS_PER_LIST == 0:
+                # Workers are children of the raylet, so without it they are found only among the earlier ones.
+                children = [*(children if ended else ()), *psutil.Process().children(recursive=True)]
+            n_checks += 1
+            if ended:
+                for child in children:
+                    with suppress(psutil.Error):
+                        child.kill()
+                on_end(ended)
+                return
 
     def close(self) -> None:
         """Leave the cluster; a cluster that was started here ends."""
