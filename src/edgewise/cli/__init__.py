@@ -11,12 +11,13 @@ from enum import Enum
 from importlib import import_module
 from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
-from typing import Any, NoReturn, get_type_hints
+from typing import Any, NoReturn, get_args, get_type_hints
 
 import typer
 from typer.core import TyperGroup
 
 from ..errors import InputError, did_you_mean, visible
+from ..method import Method, choose
 from ..version import __version__
 from . import options
 from .console import check_arguments, flush_output, print_log, show_versions, verbosity
@@ -43,19 +44,6 @@ COMMANDS = {
     "check": "Check whether the MIB leaderboard would accept a submission, folder by folder.",
     "models": "List the supported model families, or describe one model: its graph, and the memory that it needs.",
     "tasks": "List the tasks, or show prompt pairs of one and how many of its rows the model can use.",
-}
-# Option names of earlier versions, which still work but aren't in --help.
-SCORE_ALIASES = {"method": "scorer", "rate": "learning-rate", "bootstrap": "resamples"}
-SHOW_ALIASES = {"method": "recipe", "metric": "measure"}
-ALIASES = {
-    "run": SCORE_ALIASES,
-    "score": SCORE_ALIASES,
-    "learn": {"goal": "measure", "rate": "learning-rate"},
-    "study": SCORE_ALIASES | {"tau-grid": "resamples-grid"},
-    "select": {"bootstrap": "resamples"},
-    "show": SHOW_ALIASES,
-    "export": SHOW_ALIASES,
-    "convert": {"method": "recipe", "benchmark": "measure"},
 }
 # The order of the groups of options in `--help`. A command with many options lists the common ones first.
 COMMON_PANEL, MANY_OPTIONS = "Common options", 25
@@ -88,11 +76,12 @@ def load_command(name: str) -> Any:
     hints = get_type_hints(function)
     for parameter in signature(function).parameters.values():
         kind = hints[parameter.name]
-        if is_dataclass(kind):
+        if parameter.default is Parameter.empty and is_dataclass(kind):
             groups[parameter.name], kinds = kind, get_type_hints(kind)
             parameters += [_typer_parameter(field.name, field.default, kinds[field.name]) for field in fields(kind)]
         elif parameter.name != "given_options":
             parameters.append(_typer_parameter(parameter.name, parameter.default, kind))
+    families = {p.name: p.default.choices for p in parameters if getattr(p.default, "is_method", False)}
     if len(parameters) > MANY_OPTIONS:
         for parameter in parameters:
             if parameter.name in COMMON_OPTIONS:
@@ -105,6 +94,9 @@ def load_command(name: str) -> Any:
     def command(context: typer.Context, quiet: bool, verbose: bool, **values: Any) -> None:
         sources = {name: context.get_parameter_source(name) for name in values}
         values = {name: _plain_value(value) for name, value in values.items()}
+        for name in families:
+            if values[name] is not None:
+                values[name] = choose(name, families[name], values[name])
         if values.get("task") == options.AUTO:
             values["task"] = options.default_task(values["model"])
         for name, group in groups.items():
@@ -121,10 +113,8 @@ def load_command(name: str) -> Any:
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     # Line breaks within a paragraph are removed, because the terminal has its own width.
     paragraphs = [" ".join(part.split()) for part in cleandoc(function.__doc__).split("\n\n")]
-    aliases = ALIASES.get(name, {})
-    settings = {"token_normalize_func": lambda token: aliases.get(token, token)}
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    single.command(name, help="\n\n".join(paragraphs), context_settings=settings)(command)
+    single.command(name, help="\n\n".join(paragraphs))(command)
     return typer.main.get_command(single)
 
 
@@ -133,10 +123,11 @@ def _typer_parameter(name: str, default: Any, kind: Any) -> Parameter:
     default = copy(default)  # several commands share it
     if kind is bool and not default.param_decls:
         default.param_decls = (f"--{name.replace('_', '-')}",)
+    default.is_method = any(isinstance(part, type) and issubclass(part, Method) for part in (kind, *get_args(kind)))
     choices = getattr(default, "choices", ())
     if choices and default.metavar is None:  # an option with a metavar takes other texts, too
         enum = Enum("Choice", {choice: choice for choice in choices})  # type: ignore[misc]
-        kind = enum if kind is str else enum | None
+        kind = enum | None if default.default is None else enum
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 

@@ -7,12 +7,10 @@ import json
 import os
 import platform
 import sys
-import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout, suppress
 from contextvars import ContextVar
-from dataclasses import replace
 from importlib.metadata import version
 from logging import INFO, WARNING, Handler, LogRecord, getLogger
 from threading import Event, Thread, current_thread
@@ -217,27 +215,9 @@ def status(text: str) -> AbstractContextManager[object]:
 
 @contextmanager
 def show_progress(session: runtime.Session) -> Iterator[runtime.Session]:
-    """Return the session with progress on stderr: bars or lines, nothing with --quiet.
-
-    With --verbose, print how long each stage took and how much it did at once.
-    """
-    if is_quiet():
-        yield replace(session, progress=ignore_progress)
-        return
-    # By stage: seconds so far, time of the last report, items done by then, most items between two reports.
-    stages: dict[str, tuple[float, float, int, int]] = {}
-    with progress_bars() as show:
-
-        def update(stage: str, done: int, total: int) -> None:
-            name, now = stage.partition(": ")[0], time.perf_counter()
-            seconds, last, before, most = stages.get(name, (0.0, now, done, 0))
-            elapsed = now - last if done else 0.0  # a stage that restarts was idle until now
-            stages[name] = (seconds + elapsed, now, done, max(most, done - before))
-            show(stage, done, total)
-
-        yield replace(session, progress=update)
-    for name, (seconds, _, _, most) in stages.items():
-        detail(f"{name}: {seconds:.2f} s, at most {most:,} at once")
+    """Return the session with progress on stderr; nothing with --quiet."""
+    with nullcontext(ignore_progress) if is_quiet() else progress_bars() as progress:
+        yield session.with_progress(progress)
 
 
 class _LogPrinter(Handler):

@@ -61,8 +61,7 @@ def command(
     output.check([*circuits, model.model, task.task], per_example)
     if (file := output.out_file) is not None and file.suffix.lower() not in ("", ".json"):
         raise InputError(f"the result is written as JSON, but {file} ends in {file.suffix}; use .json")
-    metric, ablation, memory = evaluation.build_metric(), evaluation.build_ablation(), machine.memory_bytes
-    definition = evaluation.build_faithfulness()
+    ablation, definition, memory = evaluation.ablation, evaluation.faithfulness, machine.memory_bytes
     paths = [file for path in circuits for file in (list_circuits(path) if path.is_dir() else [path])]
     files = {path: _load(path, level) for path in paths if str(path) not in NAMED_CIRCUITS}
     with machine.session(output.out_file, output.dry_run) as session:
@@ -79,7 +78,7 @@ def command(
         for graph in dict.fromkeys(circuit.graph for circuit in opened):
             check_graph(graph, loaded, examples)
         has_spans = any(isinstance(circuit.graph, SpanGraph) for circuit in opened)
-        metric = metric.for_task(examples)
+        metric = evaluation.metric.for_task(examples)
         work = [EvaluateWork(examples, evaluation.build_forecast_settings(batch_size, memory), tuple(opened))]
         if show_forecast(loaded, work, session, output.dry_run, output.json, output.is_made):
             return

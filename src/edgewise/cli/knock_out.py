@@ -60,7 +60,7 @@ def command(
     runs = find_runs([] if circuit is None else [circuit], given_options)
     model, task, measured = runs.complete(model, task, measured)
     output.check([model.model, task.task, circuit], per_example)
-    metric, ablation, memory = measured.build_metric(), measured.build_ablation(), machine.memory_bytes
+    metric, ablation, memory = measured.metric, measured.ablation, machine.memory_bytes
     opened = None if circuit is None else open_circuit(circuit).circuit
     if circuit is not None and opened is not None:
         options.check_edges(circuit, opened)

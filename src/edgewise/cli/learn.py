@@ -8,13 +8,13 @@ from typing import Any
 
 from ..core.ranking import Ranking
 from ..errors import InputError
-from ..evaluate import ABLATIONS, MEASURES
+from ..evaluate import MEASURES, Ablation, Measure
 from ..io.atomic import SCORE_FILES, check_folder
 from ..learn import LEARNERS, Learner, TopKLearner
 from ..method import choose
 from ..recipes.settings import Settings
 from ..results import read_start
-from ..tasks.metrics import METRICS
+from ..tasks import METRICS, Metric, TaskMetric
 from . import options
 from .console import print_json, say, show_forecast
 from .options import option, parse_numbers
@@ -27,7 +27,7 @@ class LearnerOptions:
     """How a ranking is learned. None stands for the learner's default."""
 
     learner: str = option("learned", "Learning", "How to learn.", choices=LEARNERS)
-    measure: str | None = option(
+    measure: Measure | None = option(
         None, "Learning", "The measure to learn for (default: CMD; matryoshka: CPR).", choices=MEASURES
     )
     steps: int | None = option(
@@ -56,10 +56,8 @@ class LearnerOptions:
         """Return the learner. Raise InputError for an option that it doesn't take."""
         values: dict[str, Any] = {
             "steps": self.steps, "rate": self.learning_rate, "resamples": self.resamples, "loss": self.loss,
-            "seed": seed,
+            "seed": seed, "measure": self.measure,
         }  # fmt: skip
-        if self.measure is not None:
-            values["measure"] = choose("measure", MEASURES, self.measure)
         if self.sizes is not None:
             values["sizes"] = parse_numbers("--sizes", self.sizes, float, "0.02,0.1")
         if self.penalties is not None:
@@ -85,10 +83,10 @@ def command(
     task: options.TaskOptions,
     machine: options.MachineOptions,
     split: str = options.SCORED_SPLIT,
-    metric: str | None = option(
+    metric: Metric | None = option(
         None, "Scoring", "The number that is computed per example (default: that of the task).", choices=METRICS
     ),
-    ablation: str = options.ABLATION,
+    ablation: Ablation = options.ABLATION,
     positions: bool = options.POSITIONS,
     level: str = option("edge", "Learning", "What the ranking is of.", choices=("edge", "node")),
     learning: LearnerOptions,
@@ -118,8 +116,8 @@ def command(
     settings = Settings(
         positions=positions,
         level=level,
-        metric=choose("metric", METRICS, metric or options.AUTO),
-        ablation=choose("ablation", ABLATIONS, ablation),
+        metric=metric or TaskMetric(),
+        ablation=ablation,
         memory=machine.memory_bytes,
     )
     start = learning.read_start(learner)

@@ -45,9 +45,12 @@ LEAST_SPLIT = 30
 
 
 def option(default: Any, panel: str, help: str, *names: str, choices: Iterable[str] = (), **more: Any) -> Any:
-    """Return an option that `--help` lists under `panel`. Its name is that of the parameter, or one of `names`."""
+    """Return an option that `--help` lists under `panel`. Its name is that of the parameter, or one of `names`.
+
+    `choices` may be the registry of a family: an option that is annotated with the family gets the chosen method.
+    """
     info = typer.Option(default, *names, help=help, rich_help_panel=panel, case_sensitive=False, **more)
-    info.choices = tuple(choices)
+    info.choices = choices
     return info
 
 
@@ -129,7 +132,7 @@ OVERWRITE = option(False, "Output", "Replace an earlier result.")
 DRY_RUN = option(False, "Output", "Only estimate the cost: memory, disk, and time from a first batch.")
 JSON = option(False, "Output", "Print the result as JSON.")
 QUIET = option(False, "Output", "Print results only: no notes, no progress.", "--quiet", "-q")
-VERBOSE = option(False, "Output", "Also print versions, times and batch sizes, for bug reports.", "--verbose", "-v")
+VERBOSE = option(False, "Output", "Also print versions, and where the model runs, for bug reports.", "--verbose", "-v")
 
 
 @dataclass(frozen=True)
@@ -351,36 +354,23 @@ class SolverOptions:
 class MetricOptions:
     """What circuits are measured by, and what replaces the edges outside them."""
 
-    metric: str = METRIC
-    ablation: str = ABLATION
-
-    def build_metric(self) -> tasks.Metric:
-        """Return the metric."""
-        return choose("metric", tasks.METRICS, self.metric)
-
-    def build_ablation(self) -> Ablation:
-        """Return the ablation."""
-        return choose("ablation", ABLATIONS, self.ablation)
+    metric: tasks.Metric = METRIC
+    ablation: Ablation = ABLATION
 
     def build_forecast_settings(self, batch_size: int | None, memory: int) -> Settings:
         """Return settings for the forecast of an evaluation.
 
         Settings are those of a run, which scores edges. The default metric stands for one without a gradient.
         """
-        metric = self.build_metric()
-        scored = metric if metric.differentiable else tasks.TaskMetric()
-        return Settings(metric=scored, ablation=self.build_ablation(), batch_size=batch_size, memory=memory)
+        metric = self.metric if self.metric.differentiable else tasks.TaskMetric()
+        return Settings(metric=metric, ablation=self.ablation, batch_size=batch_size, memory=memory)
 
 
 @dataclass(frozen=True)
 class EvaluationOptions(MetricOptions):
     """How circuits are evaluated."""
 
-    faithfulness: str = option("mib", "Evaluation", f"{DEFINITIONS}.", choices=FAITHFULNESS)
-
-    def build_faithfulness(self) -> Faithfulness:
-        """Return the definition of faithfulness."""
-        return choose("faithfulness definition", FAITHFULNESS, self.faithfulness)
+    faithfulness: Faithfulness = option("mib", "Evaluation", f"{DEFINITIONS}.", choices=FAITHFULNESS)
 
 
 @dataclass(frozen=True)
@@ -465,8 +455,8 @@ class RunOptions(
             level=self.level,
             batch_size=self.batch_size,
             memory=self.memory_bytes,
-            metric=self.build_metric(),
-            ablation=self.build_ablation(),
-            faithfulness=self.build_faithfulness(),
+            metric=self.metric,
+            ablation=self.ablation,
+            faithfulness=self.faithfulness,
         )
         return recipes.as_published(settings) if self.as_published else settings

@@ -32,10 +32,7 @@ MAX_TEXT = 10**9
 
 
 def made_from(**inputs: Any) -> dict[str, Any]:
-    """Return everything that a result depends on as plain data, as it will be read back from JSON.
-
-    None is left out: it stands for an option that isn't used, and that earlier versions may not have had.
-    """
+    """Return everything that a result depends on as plain data, as JSON has it; None is left out."""
     values = {name: plain(value) for name, value in inputs.items() if value is not None}
     values |= {"versions": versions(), "code": code_digest()}
     return dict(json.loads(json.dumps(values, default=to_plain)))
@@ -59,13 +56,10 @@ def check_same(path: Path, recorded: object, inputs: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def resume(session: Session, is_partial: bool | None = None, what: str = "command") -> Iterator[Session]:
-    """Return the session with progress on stderr, after a note if it resumes a stopped command.
-
-    By default it does if the session's store has anything.
-    """
-    if not session.store.is_empty if is_partial is None else is_partial:
-        note(f"resuming a stopped {what}")
+def resume(session: Session) -> Iterator[Session]:
+    """Return the session with progress on stderr, after a note if its store has work of a stopped command."""
+    if not session.store.is_empty:
+        note("resuming a stopped command, as far as its inputs are the same")
     with show_progress(session) as session:
         yield session
 

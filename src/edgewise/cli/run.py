@@ -93,7 +93,6 @@ def command(
     from ..pipeline import discover
     from ..recipes.forecast import EvaluateWork, LearnWork, ScoreWork, SelectWork
     from ..recipes.tuning import tuning_recipes, tuning_task
-    from ..score.run_scorer import has_partial_scores
 
     folder = out_folder or Path("results") / f"{_short_name(model.model)}-{_short_name(task.task)}"
     is_made = not overwrite and is_result(folder)
@@ -168,9 +167,7 @@ def command(
             counts = f"{len(train)} pairs to score on ({train.split}), {len(test)} to evaluate on ({test.split})"
             explain(counts, train.name)
             show_published(settings)
-        scored_by = (settings.scorer, settings.metric, settings.batch_size, settings.memory)
-        is_partial = has_partial_scores(session, loaded, train, *scored_by, settings.positions, settings.level)
-        with resume(session, is_partial, "run") as session:
+        with resume(session) as session:
             discovery = discover(
                 loaded, train, test, settings, recipes, tune_among=candidates, validation=validation, learn_from=start,
                 stability=stability, seed=task.seed, made_from=inputs, session=session,

@@ -51,7 +51,8 @@ class CircuitRuns:
         taken = self._taken({field.name for field in all_fields})
         if taken:  # Of --dtype, --bos and --metric, the run recorded what auto stands for: they are shown, too.
             defaults = {field.name: getattr(field.default, "default", None) for field in all_fields}
-            changed = {f"--{name.replace('_', '-')}": v for name, v in taken.items() if defaults[name] != v}
+            texts = {name: getattr(value, "name", value) for name, value in taken.items()}
+            changed = {f"--{name.replace('_', '-')}": text for name, text in texts.items() if defaults[name] != text}
             shown = (flag if value is True else f"{flag} {value}" for flag, value in changed.items())
             note(f"{' '.join(shown)}, as in the run of the circuits")
         model_name = taken.get("model") or model.model or DEMO
@@ -100,12 +101,14 @@ class CircuitRuns:
             flag = f"--{name.replace('_', '-')}"
             value, *others = dict.fromkeys(each[name] for each in recorded)
             if others:
-                shown = ", ".join(map(str, (value, *others)))
+                shown = ", ".join(str(getattr(each, "name", each)) for each in (value, *others))
                 raise InputError(
                     f"the circuits are from runs with different {flag} ({shown}); give {flag}, or one run at a time"
                 )
-            if name in REGISTERED and value not in REGISTERED[name]:
-                raise InputError(f"the run of the circuits has {flag} {value!r}, which is no choice here; give {flag}")
+            if name in REGISTERED and value.name not in REGISTERED[name]:
+                raise InputError(
+                    f"the run of the circuits has {flag} {value.name!r}, which is no choice here; give {flag}"
+                )
             if name == "task" and is_task_file(value) and not Path(value).is_file():
                 raise InputError(
                     f"the task file of the run of the circuits, {value!r}, is neither here nor in a folder above the "
@@ -171,9 +174,9 @@ def _recorded_options(folder: Path, discovery: Discovery) -> dict[str, Any]:
         "spans": "token" if made_from.get("spans") == "token" else None,
         "skip_bad": made_from.get("skip_bad") is True,
         "columns": columns if isinstance(columns, str) else None,
-        "metric": settings.metric.name,
-        "ablation": settings.ablation.name,
-        "faithfulness": settings.faithfulness.name,
+        "metric": settings.metric,
+        "ablation": settings.ablation,
+        "faithfulness": settings.faithfulness,
     }
 
 

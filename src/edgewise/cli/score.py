@@ -7,10 +7,9 @@ from pathlib import Path
 
 from ..core.scores import EdgeScores
 from ..io.atomic import SCORE_FILES, check_folder
-from ..method import choose
 from ..recipes.settings import Settings
 from ..runtime.unit_keys import custom_digests
-from ..tasks.metrics import METRICS
+from ..tasks import Metric
 from . import options
 from .console import print_json, say, show_forecast
 from .options import option
@@ -26,7 +25,7 @@ def command(
     scoring: options.ScorerOptions,
     machine: options.MachineOptions,
     split: str = options.SCORED_SPLIT,
-    metric: str = options.METRIC,
+    metric: Metric = options.METRIC,
     positions: bool = options.POSITIONS,
     level: str = options.LEVEL,
     batch_size: int | None = options.BATCH_SIZE,
@@ -43,25 +42,25 @@ def command(
     With --level node or neuron, nodes or their output dimensions have scores, and `select` selects these.
     """
     from ..recipes.forecast import ScoreWork
-    from ..score.run_scorer import has_partial_scores, score_edges
+    from ..score.run_scorer import score_edges
 
     options.check_spans(task.spans, positions)
     is_made = not overwrite and (out_folder / "scores.json").is_file()
     check_folder(out_folder, overwrite or is_made, SCORE_FILES)
-    scorer, chosen_metric, memory = scoring.build_scorer(), choose("metric", METRICS, metric), machine.memory_bytes
+    scorer, memory = scoring.build_scorer(), machine.memory_bytes
     settings = Settings(
-        scorer=scorer, metric=chosen_metric, positions=positions, level=level, batch_size=batch_size, memory=memory
+        scorer=scorer, metric=metric, positions=positions, level=level, batch_size=batch_size, memory=memory
     )
     with machine.session(out_folder, dry_run) as session:
         loaded = model.load()
         examples = task.load_part(loaded, split)
-        chosen_metric = chosen_metric.for_task(examples)
-        settings = replace(settings, metric=chosen_metric)
+        metric = metric.for_task(examples)
+        settings = replace(settings, metric=metric)
         work = [ScoreWork(examples, settings)]
         if show_forecast(loaded, work, session, dry_run, json, is_made):
             return
         inputs = made_from(
-            **describe_examples(loaded, task.task, examples), seed=task.seed, scorer=scorer, metric=chosen_metric,
+            **describe_examples(loaded, task.task, examples), seed=task.seed, scorer=scorer, metric=metric,
             batch_size=batch_size, memory=memory, custom=custom_digests([scorer]) or None,
             positions=[examples.span_digest] if positions else None, level=None if level == "edge" else level,
         )  # fmt: skip
@@ -69,10 +68,9 @@ def command(
             scores = EdgeScores.load(out_folder)
             check_same(out_folder, scores.provenance.get(KEY), inputs)
         else:
-            how = (scorer, chosen_metric, batch_size, memory, positions, level)
-            with resume(session, has_partial_scores(session, loaded, examples, *how)) as session:
+            with resume(session) as session:
                 scores = score_edges(
-                    loaded, examples, scorer, chosen_metric,
+                    loaded, examples, scorer, metric,
                     positions=positions, level=level, batch_size=batch_size, memory=memory, session=session,
                 )  # fmt: skip
             scores = replace(scores, provenance={**scores.provenance, "seed": task.seed, KEY: inputs})

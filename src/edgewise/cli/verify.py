@@ -104,7 +104,7 @@ def command(
     test_names = TESTS if tests.strip().lower() == ALL else tuple(name.strip().lower() for name in tests.split(","))
     if minimal is not None and "minimality" not in test_names:
         raise InputError("--minimal needs the test of minimality; add it to --tests")
-    metric, ablation, memory = measured.build_metric(), measured.build_ablation(), machine.memory_bytes
+    metric, ablation, memory = measured.metric, measured.ablation, machine.memory_bytes
     opened = chosen.open(circuit)
     options.check_edges(circuit, opened.circuit, has_positions=True)
     if minimal is not None:

@@ -27,7 +27,6 @@ from .records import read_json
 DRAFT_NAME = re.compile(r"\.(.+)\.[0-9a-f]{16}\.draft")
 # Files that file managers and file systems leave in any folder.
 SYSTEM_FILES = re.compile(r"\.DS_Store|\._.*|Thumbs\.db|desktop\.ini|\.nfs\w+")
-MAX_NAME_BYTES = 255 - len(f"..{'0' * 16}.draft")
 # The first line of a page that edgewise wrote. People keep notes of their own under this name.
 README, README_MARK = "README.md", "<!-- made by edgewise -->"
 CHUNK_BYTES = 2**24
@@ -42,17 +41,11 @@ SCORE_FILES = r"(scores|ranking)\.(npy|json)|kept\.npy"
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a path to write a file to, which replaces `path` at the end; after an error it is removed."""
     check_file(path)
-    if any(map(DRAFT_NAME.fullmatch, path.parts)):  # in a folder that will itself appear in one step
-        remove(path)
-        with create_parents(path), name_target_in_errors(path):
-            yield path
-            _sync(path)
-        return
     with create_parents(path), open_draft(path) as draft, name_target_in_errors(path, draft):
         yield draft
-        _sync(draft)  # a power cut must not leave a name without content
+        sync(draft)  # a power cut must not leave a name without content
         os.replace(draft, path)
-        _sync(path.parent)
+        sync(path.parent)
 
 
 @contextmanager
@@ -66,9 +59,9 @@ def atomic_folder(path: Path, overwrite: bool = False, own_files: str = "") -> I
         draft.mkdir()
         yield draft
         for folder, _, _ in os.walk(draft):
-            _sync(Path(folder))
+            sync(Path(folder))
         replace_folder(draft, path, overwrite)
-        _sync(path.parent)
+        sync(path.parent)
 
 
 def check_file(path: Path, overwrite: bool = True, inputs: Iterable[str | Path] = ()) -> None:
@@ -120,23 +113,18 @@ def check_folder_path(path: Path) -> None:
 def _check_parent(path: Path) -> None:
     if path.parts[:1] == ("~",):
         raise InputError(f"{path} would be in a folder that is named '~'; give Path({str(path)!r}).expanduser()")
-    if len(os.fsencode(path.name)) > MAX_NAME_BYTES:
-        raise InputError(f"{path.name[:40]}... is a name of more than {MAX_NAME_BYTES} bytes; choose a shorter one")
-    # Missing folders are created, but those before a ".." must be there to say which folder it means.
-    before = next((folder for folder in path.parents if folder.name == ".."), None)
-    if before is not None and not before.exists():
-        raise InputError(f"{path} can't be written: there is no folder {before}")
-    parent = next(folder for folder in (path.parent, *path.parent.parents, Path(".")) if os.path.lexists(folder))
-    if not parent.is_dir():
-        raise InputError(f"{path} can't be written: {parent} is not a folder")
-    if not os.access(parent, os.W_OK | os.X_OK):
-        raise InputError(f"{path} can't be written: you may not write to {parent}")
+    parent = next(folder for folder in path.parents if folder.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise InputError(f"{path} can't be written: {parent} is not a folder, or you may not write to it")
 
 
 def check_no_foreign_files(path: Path, own_files: str) -> None:
-    """Raise InputError if a folder holds files that edgewise didn't write: see `check_folder`."""
-    markers = [name for name in MARKERS if re.fullmatch(own_files, name)]
-    is_marked = not markers or any((path / name).is_file() for name in markers)
+    """Raise InputError if a folder holds files that edgewise didn't write: see `check_folder`.
+
+    A folder is edgewise's if it has one of the records that it should have, and its README.md the mark of edgewise.
+    """
+    records = [path / name for name in MARKERS if re.fullmatch(own_files, name)]
+    is_own_folder = not records or any(map(_is_own_record, records))
     foreign = []
     for top, folders, files in os.walk(path):
         links = [name for name in folders if Path(top, name).is_symlink()]
@@ -144,19 +132,17 @@ def check_no_foreign_files(path: Path, own_files: str) -> None:
             place = file.relative_to(path)
             if any(DRAFT_NAME.fullmatch(part) or SYSTEM_FILES.fullmatch(part) for part in place.parts):
                 continue
-            if not is_marked or not re.fullmatch(own_files, place.as_posix()) or not _is_own_content(file):
+            is_own = is_own_folder and re.fullmatch(own_files, place.as_posix())
+            if not is_own or (file.name == README and not is_own_readme(file)):
                 foreign.append(str(file))
     if foreign:
         names = ", ".join(sorted(foreign)[:3]) + ", ..." * (len(foreign) > 3)
         raise InputError(f"{path} holds files that aren't part of it: {names}; move them, or choose another folder")
 
 
-def _is_own_content(file: Path) -> bool:
-    """Return whether edgewise wrote a file of one of its names, as far as its content tells."""
-    if file.name not in MARKERS:
-        return file.name != README or is_own_readme(file)
+def _is_own_record(file: Path) -> bool:
     with suppress(InputError):
-        record = {} if file.is_symlink() else read_json(file)
+        record = None if file.is_symlink() else read_json(file)
         return isinstance(record, dict) and str(record.get("format", "")).startswith("edgewise-")
     return False
 
@@ -288,7 +274,8 @@ def name_target_in_errors(path: Path, draft: Path | None = None) -> Iterator[Non
     raise InputError(message if draft is None else message.replace(str(draft), str(path))) from None
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Wait until a file or folder is on the disk."""
     try:
         handle = os.open(path, os.O_RDONLY)
         try:

@@ -58,8 +58,11 @@ def read_versioned_json(path: Path, name: str, version: int) -> dict[str, Any]:
     stored = [record.pop("format", None), record.pop("version", None)]
     if stored != [name, version] or type(stored[1]) is not int:
         shown = [repr(value) if isinstance(value, str | int | None) else "unknown" for value in stored]
+        versions = record.get("versions")
+        writer = versions.get("edgewise") if isinstance(versions, dict) else None
+        by = f", written by edgewise {writer}" if isinstance(writer, str) else ""
         raise InputError(
-            f"{path} has format {shown[0]} version {shown[1]}; this edgewise reads {name} version {version}"
+            f"{path} has format {shown[0]} version {shown[1]}{by}; this edgewise reads {name} version {version}"
         )
     return record
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.circuit import Circuit
 from ..core.ranking import Ranking
@@ -110,8 +110,6 @@ class Learner(TitledMethod, ABC):
     """
 
     measure: Measure
-    # Parameters that records of earlier versions lack, and the values that those versions had.
-    earlier_defaults: ClassVar[Mapping[str, Any]] = {}
 
     @abstractmethod
     def learn(self, problem: LearningProblem, session: Session) -> Ranking:
@@ -155,7 +153,7 @@ class Learner(TitledMethod, ABC):
             **(more_decoders or {}),
         }
         record_name("learner", record)
-        values = {**cls.earlier_defaults, **convert_record(Mapping[str, Any], record, "learner")}
+        values: Mapping[str, Any] = convert_record(Mapping[str, Any], record, "learner")
         fields = {"measure" if name == "goal" else name: value for name, value in values.items() if name != "name"}
         return convert_record(cls, fields, "learner", decoders)  # type: ignore[no-any-return]
 

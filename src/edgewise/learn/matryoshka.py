@@ -21,10 +21,6 @@ class Matryoshka(TopKLearner):
 
     name: ClassVar[str] = "matryoshka"
     title: ClassVar[str] = "Matryoshka"
-    earlier_defaults: ClassVar[dict[str, Any]] = {
-        "circuits": 1, "normalise": False, "validate": False, "reverse": False, "node_rate": 0.0,
-        "calibrate": False,
-    }  # fmt: skip
 
     measure: Measure = CPR
     steps: int = 5000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,11 +61,6 @@ class TopKParameters(Learner, ABC):
     reverse: bool = True
     node_rate: float = 0.3
     calibrate: bool = True
-
-    earlier_defaults: ClassVar[Mapping[str, Any]] = {
-        "forward": "hard", "draw": "curve", "decay": True, "circuits": 1, "normalise": False, "validate": False,
-        "reverse": False, "node_rate": 0.0, "calibrate": False,
-    }  # fmt: skip
 
     def __post_init__(self) -> None:
         check_is("measure", Measure, self.measure)

@@ -87,7 +87,6 @@ class Settings:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Settings:
         """Return the settings that `record` wrote. Custom methods that aren't registered become placeholders."""
-        record = {"positions": False, "level": "edge"} | dict(record)  # 0.2.0 has neither
         decoders: Decoders = {
             Scorer: lambda value: from_record("scorer", SCORERS, value, Scorer),
             Metric: lambda value: from_record("metric", METRICS, value, Metric),

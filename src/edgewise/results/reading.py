@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -27,7 +27,7 @@ from ..recipes import Discovery, Outcome, Recipe, Settings, Tuning
 from ..recipes.run_info import MAX_PROMPTS, Prompt, RunInfo
 from ..select import Selection, Status
 from . import result_folder as files
-from .result_folder import is_result, learner_names
+from .result_folder import ExamplesRecord, LearnedRecord, is_result, learner_names
 
 # The arrays of attention.npz; `values` are those of `Attention` in one row.
 ATTENTION = {name: ("i8", (None,)) for name in ("examples", "lengths", "heads")} | {"values": ("u1", (None,))}
@@ -59,13 +59,7 @@ class SelectionRecord(TypedDict):
     possible_pnr: float | None
 
 
-class NewCurveFields(TypedDict, total=False):
-    """Fields of curve.json that older results lack: the faithfulness [size] on validation examples."""
-
-    validation: tuple[float, ...]
-
-
-class CurveRecord(NewCurveFields):
+class CurveRecord(TypedDict):
     """One recipe in curve.json. Area, interval and comparison are for people: readers compute them from the values.
 
     Files say "benchmark" for a measure and "method" for a recipe.
@@ -80,40 +74,11 @@ class CurveRecord(NewCurveFields):
     learner: Any
     chosen_on: str
     choices: tuple[str, ...]
+    validation: tuple[float, ...]
     area: Any
     interval: Any
     against_greedy: Any
     sizes: list[SelectionRecord]
-
-
-class LearnedRecord(TypedDict):
-    """How a ranking was learned; None and empty lists if its learner does not record it.
-
-    steps                number of steps done
-    validation           (step, area on validation examples)
-    validation_examples  how many examples that were
-    choices              (size, the ranking that it takes: that of the warm start, the learned one or one between them)
-    """
-
-    steps: int | None
-    seconds: float | None
-    validation: list[tuple[int, float]]
-    validation_examples: int | None
-    choices: list[tuple[float, str]]
-
-
-class LearnedFile(TypedDict):
-    """The content of learned.json: name in learned.npz -> how it was learned."""
-
-    learned: Mapping[str, LearnedRecord]
-
-
-class ExamplesRecord(TypedDict):
-    """The content of examples.json: the first prompts, and how many more were evaluated."""
-
-    split: str
-    prompts: list[Prompt]
-    left_out: int
 
 
 def read_result(folder: str | Path) -> Discovery:
@@ -154,8 +119,7 @@ def read_result(folder: str | Path) -> Discovery:
 
     try:
         record = read_versioned_json(folder / "run.json", files.FORMAT, files.VERSION)
-        # 0.2.0 has no made_from.
-        info = {"made_from": {}} | {name: record.pop(name) for name in parameters(RunInfo) if name in record}
+        info = {name: record.pop(name) for name in parameters(RunInfo) if name in record}
         run: RunInfo = convert_record(RunInfo, info, "run.json")
         extra: ExtraRunFields = convert_record(ExtraRunFields, record, "run.json")
         curves = convert_record(list[CurveRecord], read_json(folder / "curve.json"), "curve.json")
@@ -226,7 +190,7 @@ def _read_outcomes(
         ends = (arrays["full"], arrays["empty"])
         curve = Curve(settings.sizes, n_requested, n_kept, values, *ends, settings.faithfulness)
         selections = _PackedSelections(graph, sizes, masks)
-        outcome = Outcome(measure, recipe, selections, curve, validation=record.get("validation", ()))
+        outcome = Outcome(measure, recipe, selections, curve, validation=record["validation"])
         outcomes.append(replace(outcome, chosen_on=record["chosen_on"], choices=record["choices"]))
     return tuple(outcomes)
 
@@ -255,12 +219,12 @@ def _read_learned(folder: Path, graph: BaseGraph, outcomes: Sequence[Outcome]) -
     if not names:
         return {}
     arrays = read_arrays(folder / "learned.npz", {name: ("f", (graph.n_edges,)) for name in names.values()})
-    records: Mapping[str, LearnedRecord] = {}
-    if os.path.isfile(folder / "learned.json"):  # 0.2.0 has none
-        content = read_versioned_json(folder / "learned.json", files.LEARNED_FORMAT, files.LEARNED_VERSION)
-        records = convert_record(LearnedFile, content, "learned.json")["learned"]
+    content = convert_record(Mapping[str, Any], read_json(folder / "learned.json"), "learned.json")
+    if set(content) != set(names.values()):
+        raise InputError(f"learned.json must be about {', '.join(names.values())}, each once")
+    records = {name: convert_record(LearnedRecord, content[name], f"learned.json.{name}") for name in content}
     return {
-        learner: Ranking(graph, arrays[name], signed=bool((arrays[name] < 0).any()), origin=dict(records.get(name, {})))
+        learner: Ranking(graph, arrays[name], signed=bool((arrays[name] < 0).any()), origin=asdict(records[name]))
         for learner, name in names.items()
     }
 
@@ -268,12 +232,10 @@ def _read_learned(folder: Path, graph: BaseGraph, outcomes: Sequence[Outcome]) -
 def _read_prompts(folder: Path, run: RunInfo) -> tuple[Prompt, ...]:
     """Return the prompts of a run's evaluated examples, or of the first of them."""
     path = folder / "examples.json"
-    record: ExamplesRecord = convert_record(
-        ExamplesRecord, read_versioned_json(path, files.EXAMPLES_FORMAT, files.EXAMPLES_VERSION), str(path)
-    )
-    prompts = tuple(record["prompts"])
-    is_complete = record["left_out"] >= 0 and len(prompts) + record["left_out"] == run.test.examples
-    if not is_complete or len(prompts) > MAX_PROMPTS or record["split"] != run.test.split:
+    record: ExamplesRecord = convert_record(ExamplesRecord, read_json(path), str(path))
+    prompts = record.prompts
+    is_complete = record.left_out >= 0 and len(prompts) + record.left_out == run.test.examples
+    if not is_complete or len(prompts) > MAX_PROMPTS or record.split != run.test.split:
         raise InputError(f"{path} has other prompts than those that the run was evaluated on")
     if not all(len(prompt.clean) == len(prompt.corrupted) > 0 for prompt in prompts):
         raise InputError(f"{path} has a pair of prompts of different lengths")

@@ -21,8 +21,8 @@ import csv
 import io
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,11 @@ from ..learn import Learner
 from ..method import parameters, plain, record_name
 from ..recipes import Discovery, Outcome
 from ..recipes.recipe import GREEDY
-from ..recipes.run_info import RunInfo
+from ..recipes.run_info import Prompt, RunInfo
 from ..recipes.settings import published_words
 from ..recipes.stability import mean_overlap
 
-FORMAT, VERSION = "edgewise-result", 3
+FORMAT, VERSION = "edgewise-result", 4
 # A regular expression of the paths in a result folder.
 FILE_PATTERN = (
     r"run\.json|statistics\.npz|circuits\.npz|curve\.(csv|json)|scores/scores\.(npy|json)"
@@ -49,12 +49,32 @@ FILE_PATTERN = (
     r"|README\.md|viewer(-truth)?\.html|verification\.(html|json)|examples\.json|attention\.npz|learned\.(npz|json)"
 )
 STATISTICS = {"mean": "f", "low": "f", "high": "f", "kept": "b", "sign_unstable": "b"}
-EXAMPLES_FORMAT, EXAMPLES_VERSION = "edgewise-examples", 1
-LEARNED_FORMAT, LEARNED_VERSION = "edgewise-learned", 1
-# What learned.json holds of a ranking's origin, and the values for learners that don't say it.
-LEARNED: Mapping[str, Any] = {
-    "steps": None, "seconds": None, "validation": [], "validation_examples": None, "choices": [],
-}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LearnedRecord:
+    """How a ranking was learned, an entry of learned.json; the defaults are for learners that don't record it.
+
+    steps                number of steps done
+    validation           (step, area on validation examples)
+    validation_examples  how many examples that were
+    choices              (size, the ranking that it takes: that of the warm start, the learned one or one between them)
+    """
+
+    steps: int | None = None
+    seconds: float | None = None
+    validation: Sequence[tuple[int, float]] = ()
+    validation_examples: int | None = None
+    choices: Sequence[tuple[float, str]] = ()
+
+
+@dataclass(frozen=True)
+class ExamplesRecord:
+    """The content of examples.json: the first prompts, and how many more were evaluated."""
+
+    split: str
+    prompts: tuple[Prompt, ...]
+    left_out: int
 
 
 def is_result(path: str | Path) -> bool:
@@ -71,19 +91,15 @@ def write_run_data(folder: Path, result: Discovery, suffix: str = NPZ) -> None:
     if result.learned:
         rankings = {name: result.learned[learner] for learner, name in learner_names(result.outcomes).items()}
         write_arrays(folder / "learned.npz", {name: ranking.value for name, ranking in rankings.items()})
+        known = set(parameters(LearnedRecord))
         records = {
-            name: {key: ranking.origin.get(key, missing) for key, missing in LEARNED.items()}
+            name: LearnedRecord(**{key: value for key, value in ranking.origin.items() if key in known})
             for name, ranking in rankings.items()
         }
-        write_json(folder / "learned.json", {"format": LEARNED_FORMAT, "version": LEARNED_VERSION, "learned": records})
-    examples = {
-        "format": EXAMPLES_FORMAT,
-        "version": EXAMPLES_VERSION,
-        "split": result.run.test.split,
-        "left_out": result.run.test.examples - len(result.prompts),
-        "prompts": [asdict(prompt) for prompt in result.prompts],
-    }
-    write_json(folder / "examples.json", examples)
+        write_json(folder / "learned.json", {name: asdict(record) for name, record in records.items()})
+    test = result.run.test
+    examples = ExamplesRecord(test.split, result.prompts, test.examples - len(result.prompts))
+    write_json(folder / "examples.json", asdict(examples))
     if result.attention is not None:
         names = ("examples", "lengths", "heads")
         arrays: dict[str, NDArray[Any]] = {n: np.array(getattr(result.attention, n), np.int64) for n in names}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,16 +41,20 @@ class WorkItem:
     examples: Sequence[Example]
 
 
-class Engine(ABC):
-    """Runs work items. It may hold processes until `close`, or the end of a `with`."""
+class Engine:
+    """Runs work items: here in this process, one after the other. `Local` and `Ray` run several at once.
 
-    @abstractmethod
+    An engine may hold processes until `close`, or the end of a `with`.
+    """
+
     def run(self, model: Any, items: Sequence[WorkItem], n_items_in_all: int | None = None) -> ItemResults:
         """Yield the index of every item and its results, in any order.
 
         The number of threads changes rounding, so a resumed run must use the same number as one that was never stopped.
         `n_items_in_all` is therefore the number of items including those that an earlier call has done.
         """
+        for index, item in enumerate(items):
+            yield index, run_item(model, item, threads_for(model))
 
     def workers(self, model: Any) -> int:
         """Return how many items run at once, at most."""
@@ -68,15 +71,7 @@ class Engine(ABC):
         self.close()
 
 
-class InProcess(Engine):
-    """Runs the items in this process, one after the other."""
-
-    def run(self, model: Any, items: Sequence[WorkItem], n_items_in_all: int | None = None) -> ItemResults:
-        for index, item in enumerate(items):
-            yield index, run_item(model, item, threads_for(model))
-
-
-IN_PROCESS = InProcess()
+IN_PROCESS = Engine()
 
 
 def run_batches(

@@ -1,4 +1,4 @@
-"""Store: a folder of finished units of work. Each is written atomically and has a digest of its content.
+"""Store: a folder of units of work. A unit is a folder of arrays; it is finished when it has unit.json, written last.
 
 A partial unit is filled row by row, in any order. After a stop, its finished rows are read back.
 """
@@ -26,27 +26,21 @@ from ..io.arrays import array_header, is_array, read_array, write_array
 from ..io.atomic import (
     check_no_foreign_files,
     create_parents,
-    file_digest,
     hold_lock,
     name_target_in_errors,
-    open_draft,
     remove,
-    remove_drafts,
-    to_plain,
+    sync,
     write_json,
 )
 from ..io.records import read_versioned_json
 
 # Name -> (shape of a row, type).
 Columns = Mapping[str, tuple[tuple[int, ...], Any]]
-PART, LOG, LOCK = ".part", "done.jsonl", "lock"
+MARK, RECORD, LOG, LOCK = "store.json", "unit.json", "done.jsonl", "lock"
 FORMAT, VERSION = "edgewise-unit", 2
 ARRAY_NAME = re.compile(r"[\w-]+")
-MARK = "store.json"
 # A regular expression of the paths that a store may hold.
-FILE_PATTERN = (
-    rf"store\.json|lock|[a-z]+-[0-9a-f]+({re.escape(PART)}|\.\d+)?/([\w-]+\.npy|unit\.json|lock|{re.escape(LOG)})"
-)
+FILE_PATTERN = r"store\.json|lock|[a-z]+-[0-9a-f]+(\.\d+)?/([\w-]+\.npy|unit\.json|lock|done\.jsonl)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,21 +159,14 @@ class Store:
             object.__setattr__(self, "folder", Path(self.folder))
 
     def open(self, also_allowed: str = "") -> Store:
-        """Return the store, after removing what a killed process left in it.
+        """Return the store. Its folder is created with the first unit, so that work that fails early leaves nothing.
 
-        The folder is created with the first unit, so that work that fails early leaves nothing behind. Raise InputError
-        if it holds anything but units and files whose paths match `also_allowed`.
+        Raise InputError if the folder holds anything but units and files whose paths match `also_allowed`.
         """
-        if self.folder is None or not os.path.lexists(self.folder):
-            return self
-        if self.folder.is_symlink() or not self.folder.is_dir():
-            raise InputError(f"{self.folder} isn't a store that edgewise began; move it away")
-        check_no_foreign_files(self.folder, f"{FILE_PATTERN}|{also_allowed}" if also_allowed else FILE_PATTERN)
-        remove_drafts(self.folder)
-        for unit in self.folder.iterdir():
-            if not unit.name.endswith(PART):  # its process was killed just after the unit was finished
-                remove(unit / LOG)
-                remove(unit / LOCK)
+        if self.folder is not None and os.path.lexists(self.folder):
+            if self.folder.is_symlink() or not self.folder.is_dir():
+                raise InputError(f"{self.folder} isn't a store that edgewise began; move it away")
+            check_no_foreign_files(self.folder, f"{FILE_PATTERN}|{also_allowed}" if also_allowed else FILE_PATTERN)
         return self
 
     @contextmanager
@@ -200,9 +187,6 @@ class Store:
                 try:
                     yield self
                 finally:
-                    for part in self.folder.glob(f"*{PART}"):
-                        if not self.has(part.name.removesuffix(PART)):
-                            remove(part)
                     if {path.name for path in self.folder.glob("*")} <= {MARK, LOCK}:
                         self.remove()
                     remove(self.folder / LOCK)
@@ -215,26 +199,27 @@ class Store:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no unit, nor a part of one, is finished."""
-        return self.folder is None or not any(self.has(path.name.removesuffix(PART)) for path in self.folder.glob("*"))
+        """Whether no unit, nor a row of one, is finished."""
+        return self.folder is None or not any(self.has(path.name) for path in self.folder.glob("*"))
 
     def has(self, key: str) -> bool:
-        """Return whether the unit of a key, or a part of it, was finished. It may be damaged."""
+        """Return whether the unit of a key, or a row of it, was finished. It may be damaged."""
         if self.folder is None:
             return False
-        log = self.folder / f"{key}{PART}" / LOG
-        return (self.folder / key / "unit.json").is_file() or (log.is_file() and log.stat().st_size > 0)
+        record, log = self.folder / key / RECORD, self.folder / key / LOG
+        return record.is_file() or (log.is_file() and log.stat().st_size > 0)
 
     def find(self, key: str) -> Unit | None:
-        """Return the unit of a key, or None if there is none or it is damaged: then its work is done again."""
-        if self.folder is None or not (self.folder / key).is_dir():
+        """Return the unit of a key, or None if it isn't finished or can't be read: then its work is done again."""
+        if self.folder is None or not (self.folder / key / RECORD).is_file():
             return None
         folder = self.folder / key
         try:
-            record = read_versioned_json(folder / "unit.json", FORMAT, VERSION)
-            unit = _read_unit(folder, record["arrays"], record["about"])
-            return unit if record["digest"] == _digest(folder, unit.arrays, record["about"]) else None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            record = read_versioned_json(folder / RECORD, FORMAT, VERSION)
+            if not all(map(ARRAY_NAME.fullmatch, record["arrays"])):
+                return None
+            return Unit({name: read_array(folder / f"{name}.npy") for name in record["arrays"]}, record["about"])
+        except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def latest(self, stage: str) -> tuple[int, Unit] | None:
@@ -249,66 +234,52 @@ class Store:
         return None
 
     def save(self, key: str, unit: Unit) -> Unit:
-        """Write a unit atomically, unless the store has it, and return it."""
-        if self.folder is not None:
+        """Write a unit, unless the store has it, and return it."""
+        if self.folder is not None and self.find(key) is None:
             self._create()
-            path = self.folder / key
-            with open_draft(path) as draft, name_target_in_errors(path, draft):
-                draft.mkdir()
-                for name, array in unit.arrays.items():
-                    write_array(draft / f"{name}.npy", array)
-                self._move_into_place(draft, key, unit.about)
+            for name, array in unit.arrays.items():
+                write_array(self.folder / key / f"{name}.npy", array)
+            self._write_record(key, unit.arrays, unit.about)
         return unit
 
     @contextmanager
     def open_partial(self, key: str, rows: int, columns: Columns) -> Iterator[PartialUnit]:
         """Return the partial unit of a key, with the rows that are finished. `finish` makes it a unit.
 
-        It is empty if another process is filling the same one.
+        It is in memory if there is no folder, or if another process is filling the same one.
         """
         if self.folder is None:
             yield PartialUnit(rows, columns)
             return
         self._create()
-        folder = self.folder / f"{key}{PART}"
+        folder = self.folder / key
         with name_target_in_errors(folder):
             folder.mkdir(exist_ok=True)
         with hold_lock(folder / LOCK) as is_alone:
             if is_alone:
-                try:
-                    yield PartialUnit(rows, columns, folder)
-                except BaseException:
-                    if not (folder / LOG).is_file():
-                        remove(folder)  # nothing is finished
-                    raise
-                return
-        with open_draft(self.folder / key) as draft:
-            draft.mkdir()
-            yield PartialUnit(rows, columns, draft)
+                remove(folder / RECORD)  # of a damaged unit
+            try:
+                yield PartialUnit(rows, columns, folder if is_alone else None)
+            except BaseException:
+                if is_alone and not self.has(key):
+                    remove(folder)
+                raise
 
     def finish(self, key: str, partial: PartialUnit, about: Any = None) -> Unit:
         """Make a unit of a partial unit, all of whose rows are finished."""
         arrays = partial.finished_arrays()
-        if self.folder is None or partial.folder is None:
-            return Unit(arrays, about)
-        self._move_into_place(partial.folder, key, about)
-        return _read_unit(self.folder / key, arrays, about)
+        if self.folder is not None and partial.folder is not None:
+            for name in arrays:
+                sync(partial.folder / f"{name}.npy")
+            self._write_record(key, arrays, about)
+            remove(partial.folder / LOG)
+            remove(partial.folder / LOCK)
+        return Unit(arrays, about)
 
-    def _move_into_place(self, draft: Path, key: str, about: Any) -> None:
-        """Make a folder of arrays the unit of a key. If another process was faster, keep that unit."""
+    def _write_record(self, key: str, names: Iterable[str], about: Any) -> None:
         assert self.folder is not None
-        path = self.folder / key
-        write_unit_record(draft, about)
-        if self.find(key) is None:
-            remove(path)  # a damaged unit
-            try:
-                os.rename(draft, path)
-            except OSError:
-                if self.find(key) is None:
-                    raise
-            remove(path / LOG)
-            remove(path / LOCK)
-        remove(draft)
+        record = {"format": FORMAT, "version": VERSION, "arrays": list(names), "about": about}
+        write_json(self.folder / key / RECORD, record)
 
     def delete(self, key: str) -> None:
         if self.folder is not None:
@@ -331,29 +302,3 @@ def open_partial_store(target: Path) -> Iterator[Store]:
     with Store(target.parent / f".{target.name}.partial").lock(target) as store:
         yield store
         store.remove()
-
-
-def write_unit_record(folder: Path, about: Any) -> None:
-    """Write unit.json: the names of the arrays in a folder, the data about them, and the digest of both."""
-    names = sorted(path.stem for path in folder.glob("*.npy"))
-    about = json.loads(json.dumps(about, default=to_plain))  # as it will be read back
-    record = {"about": about, "arrays": names, "digest": _digest(folder, names, about)}
-    write_json(folder / "unit.json", {"format": FORMAT, "version": VERSION} | record)
-
-
-def _digest(folder: Path, names: Iterable[str], about: Any) -> str:
-    """Return a digest of a unit, without the times: the same work has the same digest."""
-    arrays = [(name, file_digest(folder / f"{name}.npy")) for name in sorted(names)]
-    return hashlib.sha256(json.dumps([arrays, _without_seconds(about)], sort_keys=True).encode()).hexdigest()
-
-
-def _without_seconds(about: Any) -> Any:
-    if isinstance(about, dict):
-        return {name: _without_seconds(value) for name, value in about.items() if name != "seconds"}
-    return [_without_seconds(value) for value in about] if isinstance(about, list) else about
-
-
-def _read_unit(folder: Path, names: Iterable[str], about: Any) -> Unit:
-    if not all(ARRAY_NAME.fullmatch(name) for name in names) or len(set(names)) < len(list(names)):
-        raise InputError(f"{folder} is damaged")
-    return Unit({name: read_array(folder / f"{name}.npy") for name in names}, about)

@@ -13,7 +13,6 @@ from functools import cache
 from importlib.metadata import version
 from numbers import Number
 from pathlib import Path, PurePath
-from types import FunctionType
 from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
@@ -32,7 +31,8 @@ WITHOUT_RESULTS = ("cli", "report")
 STANDARD_PACKAGES = {PACKAGE, *sys.stdlib_module_names}
 # Types whose repr says all about a value.
 PLAIN_TYPES = (Number, str, bytes, PurePath, Enum, range, slice, np.dtype, type(None))
-# Class without source, such as one typed at a prompt -> a random text: other processes must not use its units.
+# Class without source, such as one typed at a prompt, or inside a function -> a random text: other processes must not
+# use its units.
 _CLASSES_WITHOUT_SOURCE: WeakKeyDictionary[type, str] = WeakKeyDictionary()
 
 
@@ -99,26 +99,11 @@ def _custom_sources(kind: type) -> list[str]:
     sources = []
     for base in kind.__mro__:
         if base.__module__.partition(".")[0] not in STANDARD_PACKAGES:
-            for part in (sys.modules.get(base.__module__), base):
+            # A class inside a function may read variables of the function, which its source doesn't tell.
+            for part in () if "<locals>" in base.__qualname__ else (sys.modules.get(base.__module__), base):
                 with suppress(OSError, TypeError):
                     sources.append(inspect.getsource(part))  # type: ignore[arg-type]
                     break
             else:
                 sources.append(_CLASSES_WITHOUT_SOURCE.setdefault(base, uuid4().hex))
-            sources += _enclosed_values(base)
     return sources
-
-
-def _enclosed_values(kind: type) -> list[str]:
-    """Return what methods of a class read from the function that defines it: the source does not say its value."""
-    values = []
-    for name, member in sorted(vars(kind).items()):
-        if not isinstance(member, FunctionType) or name.startswith("__"):  # dataclasses write the latter
-            continue
-        for variable, cell in zip(member.__code__.co_freevars, member.__closure__ or (), strict=True):
-            if variable != "__class__":  # of `super()`
-                try:
-                    values.append(repr((name, variable, _describe(cell.cell_contents))))
-                except (InputError, ValueError):  # nothing tells its value, or it has none yet
-                    values.append(_CLASSES_WITHOUT_SOURCE.setdefault(kind, uuid4().hex))
-    return values

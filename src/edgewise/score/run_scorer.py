@@ -144,23 +144,6 @@ def score_edges(
     return EdgeScores(graph, unit.arrays["values"], provenance)
 
 
-def has_partial_scores(
-    session: Session,
-    model: Model,
-    task: Task,
-    scorer: Scorer = DEFAULT_SCORER,
-    metric: Metric = DEFAULT_METRIC,
-    batch_size: int | None = None,
-    memory: int | str = BUDGET,
-    positions: bool = False,
-    level: str = "edge",
-) -> bool:
-    """Return whether the store has scores, or some batches of them, that `score_edges` would resume from."""
-    metric = metric.for_task(task)
-    _, _, key = _plan(session, model, task, scorer, metric, batch_size, memory, positions, level)
-    return session.store.has(key)
-
-
 def _plan(
     session: Session,
     model: Model,
