@@ -9,7 +9,6 @@ import json
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -123,7 +122,7 @@ def tensors(draw: Draw, graph: BaseGraph) -> Input:
     return Input({"circuit.pt": file.getvalue()}, f"{key} {kind}", verdict, draw(st.sampled_from(READS)))
 
 
-# --- units and studies: a changed unit gets a valid digest, and a changed plan its cell
+# --- units and studies: a changed unit gets a valid digest
 
 
 @st.composite
@@ -133,22 +132,10 @@ def unit(draw: Draw) -> Input:
     return _sign(given, "scores-1/unit.json") if draw(st.booleans()) else given
 
 
-@cache
-def _cell() -> str:
-    return next(name.split("/")[1] for name in valid.study() if "/cell-" in name)
-
-
 @st.composite
 def study(draw: Draw) -> Input:
     """A study folder."""
-    from edgewise.study.folder import cell_key
-
-    given = _sign(draw(attack(valid.study())), f"store/{_cell()}/unit.json")
-    try:
-        key = cell_key(json.loads(given.files["study.json"])["plan"], "demo", "ioi")  # type: ignore[arg-type]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return given
-    return replace(given, files={name.replace(_cell(), key): entry for name, entry in given.files.items()})
+    return _sign(draw(attack(valid.study())), "cells/cell-0/unit.json")
 
 
 def _sign(given: Input, record: str) -> Input:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal
@@ -20,13 +22,9 @@ from .formatting import format_interval, format_number, format_percent, safe_tex
 KEPT_SIZES = (0.01, 0.1, 0.5)
 BEST = "best"
 SIGNIFICANT = ("better", "worse")  # verdicts that tables show
-# The legend of all comparisons, and that of tables of areas, in which recipes are compared with greedy.
+# The legend of all comparisons.
 MARKS_LEGEND = (
     f"better, worse: a significant difference (its {CONFIDENCE:.0%} interval excludes 0); no mark: {NOT_SIGNIFICANT}"
-)
-AREA_MARKS_LEGEND = (
-    f"{BEST}: of this measure on these examples, none if all are equal; compared with greedy on the same ones, "
-    f"{MARKS_LEGEND}"
 )
 MIN_NAME_WIDTH = 14
 DEFAULT_WIDTH = 80
@@ -39,7 +37,7 @@ BASE, DOTS = 0x2800, ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
 
 def area_table(outcomes: Sequence[Outcome], measure: Measure, width: int = DEFAULT_WIDTH) -> list[Table]:
-    """Return the areas of all recipes of a measure, with marks (see `AREA_MARKS_LEGEND`)."""
+    """Return the areas of all recipes of a measure, with marks (see `marks_legend`)."""
     areas = [measure.better * outcome.area for outcome in outcomes]
     best = max(areas) if max(areas) > min(areas) else None  # none, if all are equal
     greedy = next((outcome for outcome in outcomes if outcome.name == GREEDY.name), None)
@@ -66,8 +64,16 @@ def kept_legend(outcomes: Sequence[Outcome]) -> str:
     return f"kept: {units} left by pruning, in % of those asked for, at {sizes} % of all {units}" if sizes else ""
 
 
+def marks_legend(reference: str) -> str:
+    """Return what the marks of areas mean, which are compared with those of `reference`."""
+    return (
+        f"{BEST}: of this measure on these examples, none if all are equal; compared with {reference} on the same "
+        f"ones, {MARKS_LEGEND}"
+    )
+
+
 def mark_words(is_best: bool, verdict: str) -> str:
-    """Return the words that mark a number in every table, as explained by `AREA_MARKS_LEGEND`."""
+    """Return the words that mark a number in every table, as explained by `marks_legend`."""
     return " ".join(filter(None, (BEST * is_best, verdict * (verdict in SIGNIFICANT))))
 
 
@@ -114,6 +120,21 @@ def number_tables(
             table.add_row(*(row[column] for column in (0, *part)), end_section=place in ends)
         tables.append(table)
     return tables
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of a name and numbers per row as Markdown; the cells are Markdown already."""
+    lines = [f"| {' | '.join(heads)} |", "|---" + "|---:" * (len(heads) - 1) + "|"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return records of the same keys as CSV."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def list_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:

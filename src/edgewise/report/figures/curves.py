@@ -179,17 +179,20 @@ def _curve_line(curve: Curve, look: Look, has_band: bool, is_filled: bool) -> Cu
 
 
 def study_figure(study: Study, page: Page = style.SCREEN) -> Figure:
-    """Draw a row of panels for every model, task and measure."""
+    """Draw a row of panels for every model, task and measure: the reference and the chosen row, and all differences."""
     rows = [(cell, measure) for cell in study.cells for measure in BOTH_MEASURES]
     heights = [max(2.6, ROW_HEIGHT * len(cell.test[measure]) + 0.9) for cell, measure in rows]
     seeds = f", mean and range over {study.plan.seeds} seeds" if study.plan.seeds > 1 else ""
+    reference = study.cells[0].test[CMD][0].name.lower()
+    chosen_as = "best other scorer" if study.plan.scorers else "recipe that validation chose"
+    every = "scorer" if study.plan.scorers else "recipe, at the parameters that validation chose,"
     caption = (
-        f"Left: greedy and the recipe that validation chose, on test{seeds}; areas are taken over the linear axis. "
-        "Right: every recipe, at the parameters that validation chose, minus greedy, paired over the examples, with "
-        f"{CONFIDENCE:.0%} intervals; filled where the interval excludes 0. The tinted side is the better one."
+        f"Left: {reference} and the {chosen_as}, on test{seeds}; areas are taken over the linear axis. Right: every "
+        f"{every} minus {reference}, paired over the examples, with {CONFIDENCE:.0%} intervals; filled where the "
+        "interval excludes 0. The tinted side is the better one."
     )
     panel_width = (page.width or 0.0) / (1 if page.is_narrow else 2)
-    title = "Faithfulness on test, and differences from greedy"
+    title = f"Faithfulness on test, and differences from {reference}"
     if page.is_paper:  # curves above differences
         below = [page.small / 72 * 1.75 * len(cell.test[measure]) + 0.9 for cell, measure in rows]
         heights = [(4.6 if page.is_narrow else 2.6) + height for height in below]
@@ -203,19 +206,19 @@ def study_figure(study: Study, page: Page = style.SCREEN) -> Figure:
             upper, lower = part.subfigures(2, 1, height_ratios=[heights[number] - below[number], below[number]])
             linear, log = upper.subplots(*((2, 1) if page.is_narrow else (1, 2)))
             right = lower.subplots()
-        greedy, chosen = cell.test[measure][0], cell.tested(measure)[cell.chosen(measure).name]
+        greedy, chosen = cell.test[measure][0], cell.chosen(measure)
         compared = [(greedy, REFERENCE), (chosen, BEST)][: 1 + (chosen is not greedy)]
         log.sharey(linear)
         draw_curves(linear, log, [_mean_line(repeats, look) for repeats, look in compared], measure, definition, page)
         place = f"{shorten(short_name(cell.task))}  ·  {shorten(short_name(cell.model))}  ·  {measure.improves}"
         place = style.fit_text(place, page.width - 1.2, page.small) if page.width else place
         style.set_heading(linear, measure.name, place, page)
-        names = [f"{shorten(r.recipe.name)}  {with_minus_signs(format_number(r.mean))}" for r, _ in compared]
+        names = [f"{shorten(r.name)}  {with_minus_signs(format_number(r.mean))}" for r, _ in compared]
         names = [style.fit_text(name, panel_width - 1.1, page.small) for name in names] if page.width else names
         style.add_legend(log, [Line2D([], [], **look) for _, look in compared], names, loc="lower right")
-        style.set_heading(right, measure.name, f"minus greedy's {measure.name}", page)
+        style.set_heading(right, measure.name, f"minus {reference}'s {measure.name}", page)
         others = [repeats for repeats in cell.test[measure] if repeats is not greedy]
-        draw_differences(right, {r.recipe.name: r.resampled.minus(greedy.resampled) for r in others}, measure, page)
+        draw_differences(right, {r.name: r.resampled.minus(greedy.resampled) for r in others}, measure, page)
     return figure
 
 
