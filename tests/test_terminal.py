@@ -42,7 +42,7 @@ def test_a_run_prints_a_circuit_its_curve_and_the_files(folder):
     areas = {outcome.name: outcome.area for outcome in read_result(folder).of(CMD)}
     best = min(areas, key=areas.get)
     assert re.search(rf"^{re.escape(best)} +{areas[best]:.4f}  best", table, re.M)
-    assert "strongest edges" in out and "heads and MLPs" in out and "1.00 ┤" in out
+    assert "strongest edges" in out and "heads and MLPs" in out and re.search(r"^100 % +1.00  #", out, re.M)
     listed = re.search(r"^results in .*: (.*)$", out, re.M)[1].split(", ")
     assert {name.rstrip("/") for name in listed} == {path.name for path in folder.iterdir()}
 

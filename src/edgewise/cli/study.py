@@ -145,7 +145,7 @@ def command(
     plan.check(uses_cache)  # before anything is written
     folder = out_folder or Path("results/study" if scorers is None else "results/scorers")
     is_made = not overwrite and studies.is_study(folder)
-    made = studies.read_study(folder) if is_made else None  # raises if it is a study of another version
+    earlier = studies.read_study(folder) if is_made else None  # raises if it is a study of another version
     check_folder(folder, overwrite or is_made, FILE_PATTERN)
     _show_notes(plan, common.time_limit)
     with common.session(folder, dry_run) as session:
@@ -153,9 +153,9 @@ def command(
             _show_forecasts(studies.study_forecasts(plan, session.engine, uses_cache), json)
             return
         inputs = made_from(plan=plan.record(), files=plan.files())
-        if made is not None:
-            check_same(folder, made.made_from or None, inputs)
-            show_study(folder, made, json)
+        if earlier is not None:
+            check_same(folder, earlier.made_from or None, inputs)
+            show_study(folder, earlier, json)
             return
         with resume(session, what="study") as session:
             study = replace(studies.run_study(plan, uses_cache, session), made_from=inputs)
@@ -179,9 +179,9 @@ def _choose_scorers(
         raise InputError(f"{flags} would have no effect with --scorers, which compares scorers and learners by name")
     learning = {"steps": common.learn_steps, "rate": common.learning_rate}
     scorers, left_out = studies.choose_scorers(names, settings, {"steps": common.steps}, learning)
-    given = [name for name in ("learn_steps", "learning_rate") if getattr(common, name) is not None]
-    if given and not any(scorer.name in LEARNERS for scorer in scorers):
-        raise InputError(f"--{given[0].replace('_', '-')} needs a learner in --scorers: nothing would be learned")
+    unused = [name for name in ("learn_steps", "learning_rate") if getattr(common, name) is not None]
+    if unused and not any(scorer.name in LEARNERS for scorer in scorers):
+        raise InputError(f"--{unused[0].replace('_', '-')} needs a learner in --scorers: nothing would be learned")
     for name, reason in left_out.items():
         note(f"without {name}: {reason}")
     named = {name.lower() for name in names}

@@ -155,7 +155,7 @@ def random_figure(record: Mapping[str, Any], page: Page = SCREEN) -> Figure:
         "ones are copies of the circuit with other heads of the same layers."
     )
     figure = new_figure(2.6, "Faithfulness of the circuit and of random circuits", caption, page)
-    part = figure.subfigures()
+    (part,) = figure.subfigures(1, 1, squeeze=False)[0]
     axes = part.subplots()
     groups = [
         (name, np.array(record[key]), colour)

@@ -285,7 +285,10 @@ def _scorer_table(cell: Cell) -> StudyTable:
     measures, rows = BOTH_MEASURES[::-1], []
     for name, cost in cell.costs.items():
         areas = [_area(cell, cell.tested(measure)[name], "", cell.test[measure][0]) for measure in measures]
-        numbers = {"seconds per example": ([cost.seconds], "s"), "memory": ([cost.memory / 1e6], "MB")}
+        numbers: dict[str, tuple[Sequence[float], str]] = {
+            "seconds per example": ([cost.seconds], "s"),
+            "memory": ([cost.memory / 1e6], "MB"),
+        }
         if cell.n_true is not None:
             numbers |= {"AUROC": (cost.aurocs, ""), "precision": (cost.precisions, "")}
         others = [_mean(cell, about, name, values, unit) for about, (values, unit) in numbers.items()]

@@ -157,7 +157,7 @@ def circuit_figure(discovery: Discovery, page: Page = SCREEN) -> Figure:
     height = layout.panel[1]
     n_rows = -(-len(measures) // n_columns)
     figure = new_figure((height + 0.6) * n_rows + 0.6, run_title(discovery), caption, page)
-    part = figure.subfigures()  # a legend of the figure itself would cover the caption
+    (part,) = figure.subfigures(1, 1, squeeze=False)[0]  # a legend of the figure itself would cover the caption
     panels = part.subplots(n_rows, n_columns, squeeze=False).ravel()
     for axes, (measure, (row, circuit)) in zip(panels, chosen.items(), strict=True):
         place = row.default_size
