@@ -70,7 +70,7 @@ def run_study(plan: Plan, cache: bool = True, session: Session = DEFAULT_SESSION
     >>> edgewise.run_study(edgewise.Plan("demo", "ioi", seeds=2))
     """
     truth = None if plan.truth is None else read_truth(plan.truth)
-    store, cells = session.store, {}
+    store, cells = session.store, dict[tuple[str, str], Cell]()
     files = {} if store.folder is None else plan.files()
     with session.reporting() as session:
         for name in plan.models:

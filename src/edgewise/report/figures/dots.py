@@ -132,7 +132,7 @@ def scores_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figure:
     )
     heights = [page.row_height * len(strongest) + 1.4, 2.6]
     figure = style.new_figure(sum(heights), run_title(discovery), caption, page)
-    parts = figure.subfigures(2, 1, height_ratios=heights)
+    parts = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
     upper, lower = (part.subplots() for part in parts)
     style.set_heading(upper, f"Strongest {units}", "with intervals", page)
     dots, kinds = [], edge_kinds(run.graph)
