@@ -29,8 +29,8 @@ MIN_NAME_WIDTH = 14
 DEFAULT_WIDTH = 80
 COLUMN_GAP = 2
 INTERVAL = f"{CONFIDENCE:.0%} interval"
-# Characters of the longest bar of a curve.
-MAX_BAR = 40
+# Characters of the longest bar of a curve, and of the columns before it.
+MAX_BAR, CURVE_COLUMNS = 40, 24
 
 
 def area_table(outcomes: Sequence[Outcome], measure: Measure, width: int = DEFAULT_WIDTH) -> list[Table]:
@@ -153,7 +153,7 @@ def key_value_table(title: str, rows: Mapping[str, Any]) -> Table:
 
 def curve_tables(shares: Sequence[float], values: Sequence[float], width: int) -> list[Table]:
     """Return values by share of the edges, with a bar for each."""
-    unit = max(1.0, *values) / max(1, min(MAX_BAR, width - MIN_NAME_WIDTH))
+    unit = max(1.0, *values) / max(1, min(MAX_BAR, width - CURVE_COLUMNS))
     rows = [
         (f"{format_percent(share)} %", format_number(value, digits=2), "#" * round(max(0.0, value) / unit))
         for share, value in zip(shares, values, strict=True)
