@@ -28,7 +28,7 @@ from edgewise.report.circuit_summary import KINDS, OpenCircuit, circuit_tables, 
 from edgewise.report.comparisons import RecipeAreas, compare_recipes, pair_circuits, pair_exported, pair_runs
 from edgewise.report.exports import EXPORTS, export_format, export_text
 from edgewise.report.formatting import format_interval, format_number, format_score, with_minus_signs
-from edgewise.report.tables import CURVE_HEIGHT as HEIGHT, area_table, can_show, curve_lines, number_tables
+from edgewise.report.tables import area_table, curve_tables, number_tables
 from edgewise.results import read_result, write_run_data
 from edgewise.runtime import Session
 from edgewise.runtime.progress import ignore_progress
@@ -151,30 +151,17 @@ def test_tables_fold_names_and_never_numbers(width):
 
 
 @pytest.mark.parametrize("width", [24, 40, 60, 80, 200])
-@pytest.mark.parametrize("braille", [True, False])
-def test_a_curve_fits_and_shows_every_point(width, braille):
+def test_a_curve_has_every_value_and_bars_in_proportion(width):
     shares, values = (0.001, 0.01, 0.1, 0.5, 1.0), (-0.25, 0.1, 0.6, 1.125, 1.0)
-    lines = curve_lines(shares, values, width, braille)
-    assert max(map(len, lines)) <= width and all(line == line.rstrip() for line in lines)
-    mark = "●" if braille else "*"
-    points = sorted((line.index(mark, at), row) for row, line in enumerate(lines)
-                    for at in range(len(line)) if line[at] == mark)  # fmt: skip
-    rows = [row for _, row in points]
-    assert len(rows) == len(values)
-    # Higher values are in higher lines, the highest in the first and the lowest in the last.
-    assert rows[0] == HEIGHT - 1 and rows[3] == 0 and rows == sorted(rows[:4], reverse=True) + rows[4:]
-    text = "\n".join(lines)
-    assert text.isascii() != braille
-    assert all(label in text for label in ("0.00", "0.1", "100")) and "-0.25" in text
-    if width >= 60:
-        assert lines[-1].split() == [format_number(value, digits=2) for value in values]
-
-
-def test_curves_that_are_flat_or_have_one_size_can_be_drawn():
-    for values in ((1.0, 1.0), (0.5,), (0.0, 0.001)):
-        lines = curve_lines(SIZES[: len(values)], values, 60)
-        assert "●" in "".join(lines) and len(lines) >= HEIGHT + 2
-    assert can_show("utf-8") and not can_show("ascii") and not can_show("latin-1") and not can_show("no such")
+    text = printed(curve_tables(shares, values, width), width)
+    assert text.isascii() or "─" in text
+    assert max(map(len, text.splitlines())) <= width
+    assert all(format_number(value, digits=2) in text and f"{100 * share:g} %" in text
+               for share, value in zip(shares, values, strict=True))  # fmt: skip
+    if width >= 80:
+        bars = [line.count("#") for line in text.splitlines() if "%" in line]
+        assert bars == [round(max(0, value) / 1.125 * 40) for value in values]
+    assert "1.00" in printed(curve_tables((1.0,), (1.0,), width), width)
 
 
 @pytest.mark.parametrize("scored", [True, False])

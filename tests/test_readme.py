@@ -90,7 +90,7 @@ def test_the_readme_of_a_study_lists_its_files_and_its_example_runs(edgewise, tm
     words = ("study", "--examples", 6, "--seeds", 1, *grids, "--out", out)
     assert edgewise(*words)[0] == 0
     page = (out / "README.md").read_text()
-    assert undescribed_files(out) == [] and "- `store/`:" in page
+    assert undescribed_files(out) == [] and "- `cells/`:" in page
     assert "integrated circuit performance ratio" in page and "`demo`" in page and "`ioi`" in page
     with monkeypatch.context() as patch:
         patch.chdir(out)

@@ -3,35 +3,44 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import io
 import json
-import os
 import re
 import shutil
 import signal
-import sys
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import refused, write
+from commands import refused, run_command, write
 from paused_command import start_paused
 from rich.console import Console
 
-from edgewise import CMD, CPR, Bootstrap, Greedy, Ilp, InputError, Shrinkage, Store, TopN, load_model, load_task
+from edgewise import (
+    CMD,
+    CPR,
+    Bootstrap,
+    Eap,
+    Greedy,
+    Ilp,
+    InputError,
+    Shrinkage,
+    Store,
+    TopKLearner,
+    TopN,
+    load_model,
+    load_task,
+)
 from edgewise.evaluate import Curve
+from edgewise.models import load_source
 from edgewise.recipes import stages
 from edgewise.recipes.recipe import GREEDY, Recipe, paper_recipes
 from edgewise.recipes.settings import Settings, as_published
 from edgewise.recipes.stability import mean_overlap, recipe_overlap
-from edgewise.report.study_tables import latex, markdown, terminal, write_study
+from edgewise.report.study_tables import markdown, terminal
 from edgewise.runtime.session import Session
-from edgewise.runtime.store import Unit
-from edgewise.study import Entry, Grid, Plan, Repeats, StudyTable, TableRow, run, run_study, study_tables
-from edgewise.study.folder import open_study, read_plan, read_study
+from edgewise.study import Entry, Grid, Plan, Repeats, StudyTable, TableRow, read_study, run, run_study, study_tables
 from edgewise.tasks import load_unsplit
 
 # The smallest study.
@@ -39,9 +48,7 @@ FEW = ("--examples", "8", "--pnr-grid", ".5", "--resamples-grid", "5", "--kappa-
 # The smallest study with every kind of recipe, as options and as a plan.
 SMALL = ("--examples", "8", "--pnr-grid", ".5,.8", "--resamples-grid", "5,10", "--kappa-grid", "1")
 PLAN = Plan(("demo",), ("ioi",), 2, 8, Grid((5, 10), (1.0,), (0.5, 0.8)))
-# Different plans that are opened, but not run.
-PLANS = [Plan(seeds=seeds) for seeds in (1, 2, 3)]
-TABLES = ("tables.md", "tables.csv", "tables.tex", "tables.json", "curves.csv", "figure.png", "figure.svg")
+TABLES = ("tables.md", "tables.csv", "tables.json", "curves.csv", "figure.png", "figure.svg")
 PAPER = ["Greedy", "ILP", "Bootstrapping", "PNR", "ILP + Bootstrapping", "ILP + PNR", "Bootstrapping + PNR",
          "ILP + Bootstrapping + PNR"]  # fmt: skip
 
@@ -54,7 +61,8 @@ def quiet(*_):
 def finished(tmp_path_factory):
     """The folder of a finished study with two seeds. Tests must not change it."""
     folder = tmp_path_factory.mktemp("study") / "study"
-    write_study(run_study(PLAN, folder, session=Session(progress=quiet)), folder)
+    code, _, err = run_command("study", *SMALL, "--seeds", 2, "--out", folder)
+    assert code == 0, err
     return folder
 
 
@@ -115,8 +123,6 @@ def test_impossible_plans_raise(make, message):
 
 
 def test_a_study_fills_the_papers_tables(finished):
-    # One scoring pass per draw of examples, for validation and test alike.
-    assert len(list((finished / "store").glob("scores-*"))) == 2
     rows = list(csv.DictReader((finished / "tables.csv").open()))
     names = {name: {row["method"] for row in rows if row["table"] == name} for name in {row["table"] for row in rows}}
     assert names["main"] == {
@@ -135,16 +141,27 @@ def test_a_study_fills_the_papers_tables(finished):
     assert float(next(row["value"] for row in ablation if row["method"] == chosen)) == best
 
 
-def test_a_finished_study_resumes_without_a_model(edgewise, copied, no_model):
-    before = contents(copied)
-    for name in TABLES:
-        (copied / name).unlink()
+def test_a_finished_study_is_shown_without_a_model(edgewise, copied, no_model):
     words = ("study", *SMALL, "--seeds", 2, "--out", copied)
+    before = contents(copied)
     code, out, err = edgewise(*words)
     assert code == 0 and "ILP + Bootstrapping + PNR" in out and contents(copied) == before
-    assert "is finished: its tables" in err and "resuming" not in err
+    assert "nothing is computed again" in err and "resuming" not in err
     line = refused(edgewise, *words, "--steps", 3)
-    assert "settings differ" in line and "--overwrite" in line
+    assert "steps was 5, is 3" in line and "--overwrite" in line
+
+
+def test_one_scoring_pass_per_draw_serves_validation_and_test_and_a_finished_cell_is_not_run_again(tmp_path, no_model):
+    plan = replace(PLAN, grid=Grid((), (), (), (Greedy(),)))
+    session = Session(Store(tmp_path / "work"), progress=quiet)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("edgewise.study.run.load_source", load_source)
+        study = run_study(plan, session=session)
+    assert len(list((tmp_path / "work").glob("scores-*"))) == 2
+    again = run_study(plan, session=session)
+    for measure in (CMD, CPR):
+        areas = [[row.areas.tolist() for row in each.cells[0].test[measure]] for each in (study, again)]
+        assert areas[0] == areas[1]
 
 
 def test_a_finished_study_is_reported_and_compared_without_a_model(edgewise, copied, no_model):
@@ -170,8 +187,8 @@ def test_a_finished_study_is_reported_and_compared_without_a_model(edgewise, cop
     assert "choose one of: Greedy" in refused(edgewise, "compare", copied, "Magic")
 
     shutil.rmtree(next(copied.rglob("cell-*")))
-    assert "isn't finished" in refused(edgewise, "compare", copied)
-    assert "isn't finished" in refused(edgewise, "report", copied)
+    assert "missing or damaged" in refused(edgewise, "compare", copied)
+    assert "missing or damaged" in refused(edgewise, "report", copied)
 
 
 def test_overlap_and_kept_tables(finished):
@@ -179,13 +196,13 @@ def test_overlap_and_kept_tables(finished):
     cell, settings = study.cells[0], study.plan.settings
     model = load_model("demo")
     for measure in (CMD, CPR):
-        for who, recipe in (("greedy", GREEDY), ("chosen", cell.chosen(measure))):
+        for who, recipe in (("greedy", GREEDY), ("chosen", cell.chosen(measure).recipe)):
             means = []
             for seed in range(2):
                 if isinstance(recipe.filter, Bootstrap):
                     recipe = replace(recipe, filter=replace(recipe.filter, seed=seed))
                 task = load_task("ioi", model, "train", 8, seed)
-                scores = stages.score_task(model, task, settings, Session(Store(finished / "store"), progress=quiet))
+                scores = stages.score_task(model, task, settings, Session(progress=quiet))
                 by_size = recipe_overlap(scores, recipe, measure, settings, run.OVERLAP_RESAMPLES)
                 means.append(mean_overlap(by_size, settings.sizes))
             assert cell.overlap[measure][who] == tuple(means)
@@ -197,68 +214,28 @@ def test_overlap_and_kept_tables(finished):
         assert float(row["value"]) == pytest.approx(np.mean(shares))
 
 
-def test_a_plan_survives_its_file(tmp_path):
+def test_a_plan_survives_its_record():
     settings = as_published(Settings(bootstrap=Bootstrap(7, "normal")))
     grid = Grid((5,), (), (0.5,), (Greedy(), Ilp(2.0)))
-    plan = Plan(("demo",), ("ioi",), 2, 9, grid, settings, dtype="float64")
-    with open_study(tmp_path / "study", plan) as opened:
-        assert read_plan(opened.folder) == plan
+    plan = Plan(("demo",), ("ioi",), 2, 9, grid, settings, dtype="float64", scorers=(Eap(), TopKLearner(steps=3)))
+    assert Plan.from_record(json.loads(json.dumps(plan.record()))) == plan
     for changed in ({"batch_size": 3}, {"memory": 5}):  # these change rounding
         assert replace(plan, settings=replace(settings, **changed)).record() != plan.record()
 
 
-def begin(folder, plan, overwrite=False, unit="values-1", interrupt=False):
-    """Open a study, save one unit, and return whether it resumed; `interrupt` stops it before its end."""
-    with suppress(KeyboardInterrupt), open_study(folder, plan, overwrite) as opened:
-        Store(opened.folder / "store").save(unit, Unit(about=1))
-        if interrupt:
-            raise KeyboardInterrupt
-    return opened.resumes
-
-
-CUSTOM = """
-from dataclasses import dataclass
-from edgewise import Eap
-class Base(Eap):
-    def score(self, batch, metric):
-        return super().score(batch, metric) if FACTOR else None
-@dataclass(frozen=True)
-class Own(Base):
-    factor: float = 1.0
-"""
-
-
-def test_a_changed_source_of_a_custom_method_is_noticed(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    # Last, a function that the class may use.
-    for number, text in enumerate((CUSTOM, CUSTOM, CUSTOM.replace("FACTOR", "factor"), f"{CUSTOM}\ndef f(): pass\n")):
-        (tmp_path / "own_methods.py").write_text(text)
-        sys.modules.pop("own_methods", None)
-        shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)
-        plan = Plan(seeds=1, settings=Settings(importlib.import_module("own_methods").Own()))
-        if number < 2:
-            assert begin(tmp_path / "study", plan) == bool(number)
-        else:
-            with pytest.raises(InputError, match=r"\(methods differ\)"):
-                begin(tmp_path / "study", plan)
-
-
-def count_files(folder: Path) -> int:
-    return sum(len(files) for _, _, files in os.walk(folder))
-
-
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-def test_a_killed_study_ends_with_the_same_tables(finished, tmp_path):
+def test_a_killed_study_ends_with_the_same_tables(edgewise, finished, tmp_path):
     """Killed after some batches, then resumed: bit for bit the tables of a study that was never stopped."""
     folder = tmp_path / "results" / "study"
-    process = start_paused(7, tmp_path, "study", *SMALL, "--seeds", 2, "--out", folder)
+    words = ("study", *SMALL, "--seeds", 2, "--out", folder)
+    process = start_paused(7, tmp_path, *words)
     process.kill()
     process.join()
-    with open_study(folder, PLAN) as opened:
-        assert opened.resumes
-    write_study(run_study(PLAN, folder, session=Session(progress=quiet)), folder)
+    assert not folder.exists() and any(folder.with_name(".study.partial").glob("scores-*"))
+    code, _, err = edgewise(*words)
+    assert code == 0 and "resuming a stopped study" in err
     assert contents(folder) == contents(finished)
-    assert count_files(folder) == count_files(finished)
+    assert [path.name for path in folder.parent.iterdir()] == ["study"]
 
 
 def example_rows(splits):
@@ -287,8 +264,7 @@ def test_a_file_without_splits_is_split_into_thirds_and_bad_rows_are_left_out_on
     code, out, err = edgewise(*words, "--skip-bad", "--json")
     assert code == 0 and "no `split` column" in err and "2 of the 10 rows" in err
     assert json.loads(out)["cells"][0]["examples"] == {"train": 3, "validation": 3, "test": 2}
-    assert len(list((tmp_path / "study" / "store").glob("scores-*"))) == 1
-    assert "skip_bad differ" in refused(edgewise, *words)
+    assert "skip bad was True, is False" in refused(edgewise, *words)
 
 
 def test_a_changed_data_set_in_a_folder_is_another_study(tmp_path):
@@ -329,25 +305,23 @@ def test_seeds_share_the_scores_of_a_file_and_a_changed_file_is_noticed(edgewise
     (tmp_path / "study").mkdir()
     words = ("study", *FEW, "--seeds", 2, "--task", path, "--out", tmp_path / "study", "--json")
     code, out, err = edgewise(*words)
-    assert code == 0 and len(list((tmp_path / "study" / "store").glob("scores-*"))) == 1, err
+    assert code == 0, err
     entries = [entry for entry in json.loads(out)["entries"] if entry["table"] == "ablation-cmd"]
     assert all(entry["spread"] == 0 for entry in entries if entry["method"] == "Greedy")
     write(tmp_path / "own.jsonl", rows[:-1])
-    assert "files differ" in refused(edgewise, *words)
+    assert "other files" in refused(edgewise, *words)
 
 
-def test_as_published_the_evaluated_splits_are_resampled(edgewise, tmp_path):
+def test_as_published_the_evaluated_splits_are_resampled(edgewise, copied, tmp_path):
     """The new study replaces another one, with its tables."""
-    folder = tmp_path / "study"
-    begin(folder, PLANS[0])
+    folder = copied
     words = ("study", *FEW, "--pnr-grid", ".5,.8", "--seeds", 1, "--as-published", "--out", folder, "--overwrite")
     code, out, _ = edgewise(*words)
     assert code == 0 and f"results in {folder}" in out.replace("\n", " ")
-    assert {*TABLES, "study.json", "store"} <= {path.name for path in folder.iterdir()}
+    assert {path.name for path in folder.iterdir()} == {*TABLES, "study.json", "cells", "README.md"}
     assert [path.name for path in tmp_path.iterdir()] == ["study"]
     assert "as published: the bootstrap resamples the evaluated split" in out
     assert "As published: size 0 joins" in (folder / "tables.md").read_text()
-    assert len(list((folder / "store").glob("scores-*"))) == 3  # train, validation, test
     record = json.loads((folder / "tables.json").read_text())
     names = {"faithfulness", "sizes", "drop_failed", "pnr_after_absolute", "filter_on_test"}
     assert set(record["as_published"]) == names and record["plan"]["settings"]["sizes"][0] == 0
@@ -368,8 +342,6 @@ def test_columns_are_tasks_and_models_tasks_first(edgewise, tmp_path):
     greedy = {(e["task"], e["model"]): e["value"] for e in record["entries"]
               if e["table"] == "ablation-cpr" and e["method"] == "Greedy"}  # fmt: skip
     assert greedy["ioi", "demo"] == greedy["ioi", str(copy)] != greedy["mcqa", "demo"]
-    paper = (tmp_path / "study" / "tables.tex").read_text()
-    assert r"\multicolumn{2}{c}{mcqa} \\\cmidrule(lr){2-3}\cmidrule(lr){4-5}" in paper
 
 
 def test_rankings_are_learned_on_every_draw_and_compared(edgewise, tmp_path):
@@ -379,15 +351,14 @@ def test_rankings_are_learned_on_every_draw_and_compared(edgewise, tmp_path):
     assert code == 0, err
     recipes = {entry["method"] for entry in json.loads(out)["entries"] if entry["table"] == "ablation-cmd"}
     assert {"Learned", "ILP + Learned", "Greedy", "ILP"} <= recipes
-    assert len(list((folder / "store").glob("learned-*"))) == 4  # two measures, two draws
-    assert Plan.from_record(json.loads(out)["plan"]) == read_plan(folder)
+    assert Plan.from_record(json.loads(out)["plan"]) == read_study(folder).plan
     pairs = json.loads(edgewise("compare", folder, "learned", "greedy", "--json")[1])
     assert {pair["recipe"] for pair in pairs} == {"Learned"} and len(pairs) == 2
 
 
 def make_table(values, verdict=""):
     rows = tuple(
-        TableRow("CMD", -1, name, (Entry(value, 0.1, value - 1, value + 1, verdict=verdict),))
+        TableRow(name, (Entry("CMD", name, "ioi", "org/model_1", value, 0.1, value - 1, value + 1, verdict=verdict),))
         for name, value in values.items()
     )
     return StudyTable("t", "A 5 % table_", (("ioi", "org/model_1"),), rows)
@@ -395,10 +366,10 @@ def make_table(values, verdict=""):
 
 def test_the_best_entries_are_those_of_the_best_number_as_rounded():
     table = make_table({"Greedy": 0.5, "ILP": 0.40001, "PNR": 0.40004, "Top-n": 0.49999})
-    assert [table.is_best(row, 0) for row in table.rows] == [False, True, True, False]
-    assert not any(replace(table, is_contest=False).is_best(row, 0) for row in table.rows)
+    assert [entry.best for entry in table.mark_best().entries] == [False, True, True, False]
+    assert not any(entry.best for entry in table.mark_best({}).entries)
     equal = make_table({"Greedy": 0.4, "ILP": 0.40001})  # as the legend says: none if all are equal
-    assert not any(equal.is_best(row, 0) for row in equal.rows)
+    assert not any(entry.best for entry in equal.mark_best().entries)
 
 
 def test_marks_mean_the_same_in_every_file_and_the_legend_is_there_once(edgewise, copied):
@@ -416,30 +387,25 @@ def test_marks_mean_the_same_in_every_file_and_the_legend_is_there_once(edgewise
         chosen = others[-1]["note"].split(" (")[0]
         assert baseline["verdict"] == "" and others[-1]["verdict"] == verdicts.get((measure, chosen), "")
     assert {"better", "worse"} & set(verdicts.values())  # otherwise this test says nothing
-    for text in (shown, (folder / "tables.md").read_text(), (folder / "tables.tex").read_text()):
+    for text in (shown, (folder / "tables.md").read_text()):
         assert text.count("no mark: no significant difference") == 1
         words = {word for word in ("better", "worse") if word in verdicts.values()}
         assert all(len(re.findall(rf"\b{word}\b", text)) > 1 for word in words)
         assert "<ins>" not in text and "underline" not in text
 
 
-def test_tables_as_markdown_and_latex():
-    table = make_table({"Greedy": 0.5, "ILP": 0.4}, "better")
-    page, paper = markdown([table], []), latex([table])
+def test_tables_as_markdown():
+    page = markdown(make_table({"Greedy": 0.5, "ILP": 0.4}, "better").mark_best())
     assert "| ILP | best better **0.4000** ±0.1000 [−0.6000, 1.4000] |" in page and "ioi, model_1" in page
-    for expected in (
-        r"{\scriptsize best better} $\mathbf{0.4000}$ {\scriptsize $\pm0.1000$ $[-0.6000, 1.4000]$}", r"A 5 \% table\_",
-        r"\bottomrule", r"\multicolumn{1}{c}{ioi}", r"model\_1",
-    ):  # fmt: skip
-        assert expected in paper
-    assert paper.count("{") == paper.count("}")
 
 
 def test_wide_tables_are_split_in_the_terminal():
     columns = tuple((f"task{i}", "model") for i in range(7))
-    row = TableRow("CMD", -1, "Greedy + Bootstrapping + PNR", tuple(Entry(i / 10, 0.01) for i in range(7)))
-    worse = replace(row, entries=tuple(Entry(1 + i / 10, 0.01) for i in range(7)))
-    table = StudyTable("main", "caption", columns, (row, worse))
+    entries, worse = (
+        tuple(Entry("CMD", "", f"task{i}", "model", least + i / 10, 0.01) for i in range(7)) for least in (0, 1)
+    )
+    rows = (TableRow("Greedy + Bootstrapping + PNR", entries), TableRow("Greedy", worse))
+    table = StudyTable("main", "caption", columns, rows).mark_best()
     console = Console(width=80, file=io.StringIO())
     console.print(*terminal(table, 80), sep="\n")
     text = console.file.getvalue()
@@ -452,68 +418,33 @@ def test_seeds_that_share_examples_share_resamples():
     rng = np.random.default_rng(0)
     full, empty, values = rng.normal(3, 1, 20), rng.normal(0, 1, 20), rng.normal(2, 1, (3, 20))
     curve = Curve((0.1, 0.5, 1.0), (1, 5, 10), (1, 5, 10), values, full, empty)
-    one, two = Repeats(CMD, GREEDY, (curve,), (0,)), Repeats(CMD, GREEDY, (curve, curve), (0, 0))
+    one, two = Repeats(CMD, "Greedy", GREEDY, (curve,), (0,)), Repeats(CMD, "Greedy", GREEDY, (curve, curve), (0, 0))
     np.testing.assert_allclose(two.resampled.draws, one.resampled.draws)
-    other = Repeats(CMD, GREEDY, (curve, curve), (0, 1))
+    other = Repeats(CMD, "Greedy", GREEDY, (curve, curve), (0, 1))
     assert other.resampled.draws.std() < 0.9 * one.resampled.draws.std()
 
 
-def test_only_drafts_of_edgewise_are_removed(tmp_path):
-    folder = tmp_path / ".cache" / "study"  # a hidden folder is as good as any
-    assert not begin(folder, PLANS[0])
-    (folder / ".gitignore").write_text("")
-    assert begin(folder, PLANS[0])
-    assert sorted(path.name for path in folder.iterdir()) == [".gitignore", "store", "study.json"]
-    with pytest.raises(InputError, match="seeds differ"):
-        begin(folder, PLANS[1])
-    with pytest.raises(InputError, match=r"aren't part of it: .*\.gitignore"):
-        begin(folder, PLANS[1], overwrite=True)
-    (folder / ".gitignore").unlink()
-    assert not begin(folder, PLANS[1], overwrite=True) and read_plan(folder) == PLANS[1]
+@pytest.mark.parametrize("place", ["cells/mine.txt", "cells/sub/mine.txt", "mine.txt", ".gitignore"])
+def test_files_of_the_user_are_never_removed(edgewise, copied, place):
+    (copied / place).parent.mkdir(exist_ok=True)
+    (copied / place).write_text("mine")
+    line = refused(edgewise, "study", *SMALL, "--seeds", 1, "--out", copied, "--overwrite")
+    assert "aren't part of it: " in line and place in line
+    assert (copied / place).read_text() == "mine"
 
 
-def test_overwriting_keeps_the_old_study_until_the_new_one_is_finished(tmp_path):
-    folder, (old, new, _) = tmp_path / "study", PLANS
-    begin(folder, old)
-    before = sorted(path.name for path in folder.rglob("*"))
-    for resumes in (False, True):
-        assert begin(folder, new, overwrite=True, unit="values-2", interrupt=True) == resumes
-        assert read_plan(folder) == old and sorted(path.name for path in folder.rglob("*")) == before
-    assert begin(folder, new, overwrite=True)
-    assert read_plan(folder) == new and {"values-1", "values-2"} <= {path.name for path in (folder / "store").iterdir()}
-    assert [path.name for path in tmp_path.iterdir()] == ["study"]
-
-
-def test_another_process_cannot_open_the_study(tmp_path):
-    folder = tmp_path / "study"
-    begin(folder, PLANS[0])
-    with open_study(folder, PLANS[1], overwrite=True) as opened:
-        Store(opened.folder / "store").save("values-2", Unit(about=1))
-        for overwrite in (False, True):
-            with pytest.raises(InputError, match="another process"):
-                begin(folder, PLANS[2], overwrite)
-        assert Store(opened.folder / "store").find("values-2").about == 1
-    assert read_plan(folder) == PLANS[1] and [path.name for path in tmp_path.iterdir()] == ["study"]
-
-
-@pytest.mark.parametrize("place", ["study/store/mine.txt", "study/store/sub/mine.txt", ".study.partial/study/mine.txt",
-                                   ".study.partial/mine.txt", "study/mine.txt"])  # fmt: skip
-def test_files_of_the_user_are_never_removed(tmp_path, place):
-    begin(tmp_path / "study", PLANS[0])
-    begin(tmp_path / "study", PLANS[1], overwrite=True, interrupt=True)
-    (tmp_path / place).parent.mkdir(exist_ok=True)
-    (tmp_path / place).write_text("mine")
-    with pytest.raises(InputError, match=r"aren't part of it: .*mine\.txt"):
-        begin(tmp_path / "study", PLANS[2], overwrite=True)
-    assert (tmp_path / place).read_text() == "mine"
+def test_a_study_of_an_earlier_version_is_refused(edgewise, copied):
+    path = copied / "study.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 5}))
+    for words in (("study", *SMALL, "--seeds", 2, "--out", copied), ("report", copied), ("figures", copied)):
+        assert "study.json has format 'edgewise-study' version 5" in refused(edgewise, *words)
 
 
 @pytest.mark.parametrize("words", [("--model", "typo"), ("--device", "bogus"), ("--dtype", "int3"), ("--bos", "maybe"),
                                    ("--task", "typo.jsonl"), ("--task", "typo"), ("--resamples-grid", 1),
                                    ("--kappa-grid", -1), ("--examples", 0), ("--metric", "accuracy"),
                                    ("--pnr-grid", "half")])  # fmt: skip
-def test_a_command_that_fails_changes_nothing(edgewise, tmp_path, words):
-    begin(tmp_path / "study", PLANS[0])
+def test_a_command_that_fails_changes_nothing(edgewise, copied, tmp_path, words):
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     refused(edgewise, "study", *words, "--out", tmp_path / "study", "--overwrite")
     refused(edgewise, "study", *words, "--out", tmp_path / "new" / "er")
@@ -525,18 +456,20 @@ def test_folders_of_others_are_not_touched(edgewise, tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     assert "aren't part of it: " in refused(edgewise, "study", "--out", tmp_path, "--overwrite")
     (tmp_path / "study.json").write_text('{"title": "my clinical study"}')
-    assert "this edgewise reads edgewise-study" in refused(edgewise, "study", "--out", tmp_path, "--overwrite")
+    assert "aren't part of it: " in refused(edgewise, "study", "--out", tmp_path, "--overwrite")
+    assert "this edgewise reads edgewise-study" in refused(edgewise, "study", "--out", tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["study.json", "thesis.txt"]
 
 
 def test_a_cell_that_contradicts_the_plan_raises(copied):
-    (unit,) = (copied / "store").glob("cell-*/unit.json")
+    (unit,) = (copied / "cells").glob("cell-*/unit.json")
     original = unit.read_text()
     for change, message in (
         (lambda a: a.pop("overlap"), "lacks overlap"), (lambda a: a.update(more=1), "more"),
         (lambda a: a["accuracy"].update(top="1"), "accuracy.top"), (lambda a: a["overlap"].pop("CMD"), "CMD"),
         (lambda a: a["overlap"]["CMD"].update(greedy=["a"]), "overlap"),
         (lambda a: a["overlap"]["CMD"].pop("chosen"), "chosen"), (lambda a: a.update(examples=3), "examples"),
+        (lambda a: a.update(costs={"eap": 1}), "costs"),
     ):  # fmt: skip
         record = json.loads(original)
         change(record["about"])
@@ -556,18 +489,14 @@ def test_a_cell_that_contradicts_the_plan_raises(copied):
      (lambda r, p: p["settings"].pop("scorer"), "lacks scorer"), (lambda r, p: p.update(settings=[]), "settings"),
      (lambda r, p: p["settings"]["scorer"].update(steps="5"), "steps"), (lambda r, p: r.update(plan=3), "plan"),
      (lambda r, p: p["settings"]["bootstrap"].pop("seed"), "lacks seed"), (lambda r, p: r.update(more=1), "more"),
-     (lambda r, p: p["settings"].update(fill=0), "fill"), (lambda r, p: r.update(threads="2"), "threads"),
-     (lambda r, p: r.update(threads=None), "threads")],
+     (lambda r, p: p["settings"].update(fill=0), "fill"), (lambda r, p: r.update(made_from=3), "made_from"),
+     (lambda r, p: p.update(scorers=[3]), "name of one"), (lambda r, p: p.update(scorers=3), "scorers")],
 )  # fmt: skip
-def test_a_damaged_study_file_raises(tmp_path, change, message):
-    begin(tmp_path / "study", PLANS[1])
-    path = tmp_path / "study" / "study.json"
+def test_a_damaged_study_file_raises(copied, change, message):
+    path = copied / "study.json"
     record = json.loads(path.read_text())
     change(record, record["plan"])
     path.write_text(json.dumps(record))
     with pytest.raises(InputError, match=message) as raised:
-        read_study(tmp_path / "study")
+        read_study(copied)
     assert "study.json" in str(raised.value)
-    if message in ("plan", "more", "threads"):  # nor can it be resumed
-        with pytest.raises(InputError, match=rf"study\.json.*{message}"):
-            begin(tmp_path / "study", PLANS[1])

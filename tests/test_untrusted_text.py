@@ -75,8 +75,9 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
 def test_tables_show_names_as_plain_text(name):
-    entries = (Entry(0.5, 0.1, 0.4, 0.6, name), Entry(0.4, None, 0.3, 0.5, name))
-    ours = TableRow("CMD", -1, name, entries), TableRow("CMD", -1, name, entries)
+    about = ("CMD", name, name, name)
+    entries = (Entry(*about, 0.5, 0.1, 0.4, 0.6, name), Entry(*about, 0.4, None, 0.3, 0.5, name))
+    ours = TableRow(name, entries), TableRow(name, entries)
     table = StudyTable("main", name, ((name, name), ("ioi", "demo")), ours)
     group = RecipeAreas(name, name, CMD, MIB, {"Greedy": resample(curve(0), CMD), name: resample(curve(1), CMD)})
     tables = [
@@ -90,7 +91,7 @@ def test_tables_show_names_as_plain_text(name):
     assert not (STEERING - {"\n"}) & set(text)
     if len(name) < 40 and name.strip() and "\n" not in name and name.isprintable():
         assert text.count(name) >= 8
-    page = markdown([table], [])
+    page = markdown(table)
     assert not (STEERING - {"\n"}) & set(page) and "<b" not in page.replace("<br>", "")
     page.encode("utf-8")
 
@@ -131,26 +132,25 @@ def test_figures_replace_links_and_never_write_through_them(edgewise, folder, tm
 def study(name: str) -> Study:
     plan = Plan((name,), (name,), seeds=1, grid=Grid((5,), (1.0,), (0.5,)))
     repeats = {
-        b: tuple(Repeats(b, recipe, (curve(n),), (0,)) for n, (goal, recipe) in enumerate(plan.recipes(0)) if goal == b)
+        b: tuple(
+            Repeats(b, recipe.name, recipe, (curve(n),), (0,))
+            for n, (goal, recipe) in enumerate(plan.recipes(0))
+            if goal == b
+        )
         for b in (CMD, CPR)
     }
     overlap = {b: {"greedy": (0.5,), "chosen": (0.6,)} for b in (CMD, CPR)}
-    return Study(plan, (Cell(name, name, {"test": 12}, ModelAccuracy(0.5, 0.5), repeats, repeats, overlap),))
+    return Study(plan, (Cell(name, name, 20, {"test": 12}, ModelAccuracy(0.5, 0.5), repeats, repeats, overlap),))
 
 
 @pytest.mark.parametrize("name", [r"[/]\e$x_1$|<b>{a}~^&%", "two\nlines\x1b[31m\udcff"])
 def test_study_files_may_contain_any_name(name, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        about = write_study(study(name), tmp_path)
-    assert about["cells"][0]["model"] == name
-    for file in ("tables.md", "tables.tex"):
-        text = (tmp_path / file).read_text(encoding="utf-8")
-        assert not (STEERING - {"\n"}) & set(text)
-    assert json.loads((tmp_path / "tables.json").read_text())["cells"][0]["task"] == name
-    assert "<b>" not in (tmp_path / "tables.md").read_text()
-    tex = (tmp_path / "tables.tex").read_text()
-    assert tex.replace(r"\{", "").count("{") == tex.replace(r"\}", "").count("}")
+        write_study(study(name), tmp_path / "study")
+    text = (tmp_path / "study" / "tables.md").read_text(encoding="utf-8")
+    assert not (STEERING - {"\n"}) & set(text) and "<b>" not in text
+    assert json.loads((tmp_path / "study" / "tables.json").read_text())["cells"][0]["task"] == name
 
 
 def test_long_text_is_shortened_in_figures_only():

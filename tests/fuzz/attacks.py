@@ -8,7 +8,6 @@ import json
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -122,7 +121,7 @@ def tensors(draw: Draw, graph: BaseGraph) -> Input:
     return Input({"circuit.pt": file.getvalue()}, f"{key} {kind}", verdict, draw(st.sampled_from(READS)))
 
 
-# --- units and studies: a changed plan gets its cell
+# --- units and studies
 
 
 @st.composite
@@ -131,22 +130,10 @@ def unit(draw: Draw) -> Input:
     return draw(attack(valid.unit()))
 
 
-@cache
-def _cell() -> str:
-    return next(name.split("/")[1] for name in valid.study() if "/cell-" in name)
-
-
 @st.composite
 def study(draw: Draw) -> Input:
     """A study folder."""
-    from edgewise.study.folder import cell_key
-
-    given = draw(attack(valid.study()))
-    try:
-        key = cell_key(json.loads(given.files["study.json"])["plan"], "demo", "ioi")  # type: ignore[arg-type]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return given
-    return replace(given, files={name.replace(_cell(), key): entry for name, entry in given.files.items()})
+    return draw(attack(valid.study()))
 
 
 # --- submissions

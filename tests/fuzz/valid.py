@@ -110,19 +110,14 @@ def _task(count: int, split: str) -> Any:
 
 @cache
 def study() -> dict[str, bytes]:
-    """A study folder: its plan, and the unit of its only cell."""
-    from edgewise.study import Grid, Plan
-    from edgewise.study.run import run_study
+    """The data of a study folder: its plan, and the unit of its only cell."""
+    from edgewise.study import Grid, Plan, run_study
+    from edgewise.study.folder import write_study_data
 
     grid = Grid(tau=(5,), kappa=(), pnr=(0.5,), solvers=(Greedy(), Ilp()))
     with tempfile.TemporaryDirectory() as name:
-        run_study(Plan(("demo",), ("ioi",), 1, 6, grid, Settings(sizes=SIZES)), Path(name) / "study")
-        contents = _contents(Path(name) / "study")
-    return {
-        name: data
-        for name, data in contents.items()
-        if name == "study.json" or "/cell-" in name or name.endswith("store.json")
-    }
+        write_study_data(Path(name), run_study(Plan(("demo",), ("ioi",), 1, 6, grid, Settings(sizes=SIZES))))
+        return _contents(Path(name))
 
 
 @cache

@@ -96,8 +96,9 @@ def command(
 ) -> None:
     """Learn one value per edge by gradient descent through weighted circuits.
 
-    Learners: `learned` for all sizes at once, `calibrated` for scores that are calibrated without steps, `matryoshka` as
-    published, `edge-pruning` and `ugs` for masks, `ensemble` for the mean of EAP, both EAP-IG and edge pruning.
+    Learners: `learned` for all sizes at once, `calibrated` for scores that are calibrated without any step,
+    `matryoshka` as published, `edge-pruning` and `ugs` for masks, `ensemble` for the mean of EAP, both EAP-IG and edge
+    pruning.
 
     Writes ranking.npy and ranking.json, which `edgewise select` reads. Run the same command again to resume a
     stopped one.

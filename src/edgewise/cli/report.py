@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from .. import study as studies
 from ..recipes.discovery import Discovery
 from ..recipes.settings import Settings, published_words
 from ..report.circuit_summary import open_run_circuit
 from ..report.formatting import format_interval, format_number, safe_text, short_name
-from ..report.study_tables import TERMINAL_LEGEND, describe_cell, sentence, terminal, write_study
-from ..report.tables import AREA_MARKS_LEGEND, area_table, kept_legend, key_value_table
+from ..report.study_tables import describe_cell, legend, sentence, summarise_study, terminal, write_tables
+from ..report.tables import area_table, kept_legend, key_value_table, marks_legend
 from ..report.write_result import write_derived
 from ..results import read_result, result_summary
 from . import options
@@ -30,7 +29,8 @@ def command(*, folder: Path = options.FOLDER, json: bool = options.JSON) -> None
     """
     if studies.is_study(folder):
         study = studies.read_study(folder)
-        show_study(folder, study, write_study(study, folder), json)
+        write_tables(study, folder)
+        show_study(folder, study, json)
         return
     result = read_result(folder)
     written = write_derived(folder, result)
@@ -67,7 +67,7 @@ def show_areas(result: Discovery) -> None:
     for measure in result.measures:
         print_tables(area_table(result.of(measure), measure, out.width))
     faithfulness = f"faithfulness: {result.settings.faithfulness.summary}"
-    for line in filter(None, (AREA_MARKS_LEGEND, kept_legend(result.outcomes), faithfulness)):
+    for line in filter(None, (marks_legend("greedy"), kept_legend(result.outcomes), faithfulness)):
         explain(line)
 
 
@@ -111,16 +111,16 @@ def show_run(folder: Path, result: Discovery) -> None:
     explain(f"circuits found and evaluated in {result.run.seconds['total']:.0f} s")
 
 
-def show_study(folder: Path, study: studies.Study, summary: dict[str, Any], json: bool) -> None:
-    """Print a study that is in a folder; `summary` is what `write_study` returned."""
+def show_study(folder: Path, study: studies.Study, json: bool) -> None:
+    """Print a study that is in a folder."""
     if json:
-        print_json({**summary, "out": str(folder)})
+        print_json(summarise_study(study) | {"out": str(folder)})
         return
     show_published(study.plan.settings)
     for table in studies.study_tables(study):
         out.print(safe_text(table.caption), style="bold")
         print_tables(terminal(table, out.width))
-    cells, verdicts = map(describe_cell, summary["cells"]), map(sentence, summary["verdicts"])
-    for line in (*TERMINAL_LEGEND, *cells, *verdicts):
+    cells = (describe_cell(cell, study.plan) for cell in study.cells)
+    for line in (*legend(study), *cells, *map(sentence, studies.verdicts(study))):
         say(line)
-    say(f"results in {folder}: tables.md, tables.csv, tables.tex, tables.json, curves.csv, figure.png, figure.svg")
+    say(f"results in {folder}: tables.md, tables.csv, tables.json, curves.csv, figure.png, figure.svg")

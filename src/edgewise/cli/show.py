@@ -11,7 +11,7 @@ from ..core.circuit import Circuit
 from ..graph import BaseGraph, NodeGraph
 from ..report.circuit_summary import TOP, OpenCircuit, circuit_tables, describe, summary_sentence
 from ..report.formatting import format_number, format_score
-from ..report.tables import can_show, curve_lines, number_tables
+from ..report.tables import curve_tables, number_tables
 from . import options
 from .console import out, print_json, print_tables, say
 
@@ -55,8 +55,7 @@ def show_open(opened: OpenCircuit, top: int = TOP) -> None:
     say(f"faithfulness of {row.name} by share of the {opened.circuit.graph.units}", row.measure.name)
     sizes = curve.nonempty_sizes
     shares, values = [curve.shares[place] for place in sizes], curve.faithfulness[sizes].tolist()
-    lines = curve_lines(shares, values, out.width, can_show(out.encoding))
-    out.print("\n".join(lines), markup=False, no_wrap=True, overflow="ignore", crop=False)
+    print_tables(curve_tables(shares, values, out.width))
 
 
 def show_circuit(

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .. import recipes, runtime, study as studies
+from .. import recipes, study as studies
 from ..errors import InputError
-from ..io.atomic import check_folder, tree_digest
+from ..io.atomic import check_folder
 from ..learn import LEARNERS
 from ..models.model_files import UNTRAINED
 from ..report.study_tables import write_study
+from ..score import Scorer
 from ..select import Greedy, Ilp, TopN
+from ..study.folder import FILE_PATTERN
 from ..tasks import check_task, count_copies, has_splits, is_task_file
 from ..tasks.data_sets import parse_columns
 from . import options
-from .console import duration, explain, note, out, print_forecast, print_json, print_tables, say, show_progress, status
+from .console import duration, note, print_forecast, print_json, say, status
 from .options import option, parse_numbers
-from .repeat import KEY, check_same, made_from, name_damaged_file, read_record
+from .repeat import check_same, made_from, resume
 from .report import show_study
 
 
@@ -89,9 +91,9 @@ def command(
     ),
     grids: GridOptions,
     out_folder: Path | None = option(
-        None, "Output", "The study's folder. Default: results/study, with --scorers results/methods.", "--out"
+        None, "Output", "The study's folder. Default: results/study, with --scorers results/scorers.", "--out"
     ),
-    overwrite: bool = option(False, "Output", "Start again instead of resuming the study in the folder."),
+    overwrite: bool = option(False, "Output", "Replace an earlier study in the folder."),
     dry_run: bool = options.DRY_RUN,
     json: bool = options.JSON,
 ) -> None:
@@ -105,13 +107,7 @@ def command(
     EAP-IG, seconds, memory and, if the circuit is known, AUROC and precision. One integer program
     selects circuits of equal size. --steps and --learn-steps are for the methods that have steps.
     """
-    if scorers is None and truth is not None:
-        raise InputError("--truth needs --scorers: nothing else compares with a known circuit")
     common.check_kind(prompts.spans)
-    truth = None if truth == options.AUTO else truth  # --truth without a value is the default
-    if truth is not None and (common.positions or common.level != "edge"):
-        other = "--positions" if common.positions else f"--level {common.level}"
-        raise InputError(f"--truth compares with rankings of edges; give one of --truth and {other}")
     if scorers is None:
         common.check_learning(bool(common.learned))
     if ":" in common.scorer:
@@ -122,13 +118,15 @@ def command(
         check_task(name)
     if control is not None:
         names = tuple(dict.fromkeys((*names, *(f"{UNTRAINED}{name.removeprefix(UNTRAINED)}" for name in names))))
+    settings = common.build_settings(common.build_bootstrap(10))
+    truth = None if truth == options.AUTO else truth  # --truth without a value is the default
     plan = studies.Plan(
         models=names,
         tasks=tasks,
         seeds=seeds,
         examples=examples,
         grid=grids.build(common.time_limit),
-        settings=common.build_settings(common.build_bootstrap(10)),
+        settings=settings,
         device=model.device,
         dtype=model.dtype,
         bos=model.bos,
@@ -140,95 +138,55 @@ def command(
         chat=prompts.chat,
         skip_bad=prompts.skip_bad,
         columns=() if prompts.columns is None else tuple(parse_columns(prompts.columns).items()),
+        **({} if scorers is None else _choose_scorers(_names([scorers]), settings, common, grids)),
+        truth=truth,
     )
     uses_cache = not model.no_cache
     plan.check(uses_cache)  # before anything is written
-    if scorers is not None:
-        # The attributes of the class are typer's options, which have the default values.
-        changed = [name for name, value in asdict(grids).items() if value != getattr(GridOptions, name).default]
-        unused = [
-            *changed, *(name for name in ("learned", "as_published", "fill") if getattr(common, name)),
-            *common.given_intervals, *["scorer"] * (common.scorer != "eap-ig"),
-        ]  # fmt: skip
-        if unused:
-            flags = ", ".join(f"--{name.replace('_', '-')}" for name in unused)
-            raise InputError(
-                f"{flags} would have no effect with --scorers, which compares scorers and learners by name"
-            )
-        folder = out_folder or Path("results/methods")
-        _compare_methods(plan, _names([scorers]), truth, common, folder, overwrite, uses_cache, dry_run, json)
-        return
-    out_folder = out_folder or Path("results/study")
+    folder = out_folder or Path("results/study" if scorers is None else "results/scorers")
+    is_made = not overwrite and studies.is_study(folder)
+    earlier = studies.read_study(folder) if is_made else None  # raises if it is a study of another version
+    check_folder(folder, overwrite or is_made, FILE_PATTERN)
     _show_notes(plan, common.time_limit)
-    if dry_run:
-        with common.session() as session:
+    with common.session(folder, dry_run) as session:
+        if dry_run:
             _show_forecasts(studies.study_forecasts(plan, session.engine, uses_cache), json)
-        return
-    with studies.open_study(out_folder, plan, overwrite) as opened, common.session() as session:
-        if opened.is_finished:
-            note(f"the study in {out_folder} is finished: its tables and its figure are written again from its store")
-        elif opened.resumes:
-            note(f"resuming the study in {out_folder}")
-        if opened.threads != runtime.thread_count():
-            note(f"it was started with {opened.threads} threads, so the last digits may differ")
-        with show_progress(session) as session:
-            study = studies.resume_study(plan, opened, uses_cache, session)
+            return
+        inputs = made_from(plan=plan.record(), files=plan.files())
+        if earlier is not None:
+            check_same(folder, earlier.made_from or None, inputs)
+            show_study(folder, earlier, json)
+            return
+        with resume(session, what="study") as session:
+            study = replace(studies.run_study(plan, uses_cache, session), made_from=inputs)
         with status("writing tables and the figure"):
-            summary = write_study(study, opened.folder)
-    show_study(out_folder, study, summary, json)
+            write_study(study, folder, overwrite)
+    show_study(folder, study, json)
 
 
-def _compare_methods(
-    plan: studies.Plan,
-    names: tuple[str, ...],
-    truth: str | None,
-    common: options.RunOptions,
-    folder: Path,
-    overwrite: bool,
-    cache: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    """Run and print a comparison of scorers and learners."""
-    from ..report import methods_table  # imports torch
-
-    is_made = not overwrite and (folder / methods_table.FILE).is_file()
-    check_folder(folder, overwrite or is_made, methods_table.FILE_PATTERN)
+def _choose_scorers(
+    names: tuple[str, ...], settings: recipes.Settings, common: options.RunOptions, grids: GridOptions
+) -> dict[str, Any]:
+    """Return the part of a plan that says which scorers and learners are compared."""
+    # The attributes of the class are typer's options, which have the default values.
+    changed = [name for name, value in asdict(grids).items() if value != getattr(GridOptions, name).default]
+    unused = [
+        *changed, *(name for name in ("learned", "as_published", "fill") if getattr(common, name)),
+        *common.given_intervals, *["scorer"] * (common.scorer != "eap-ig"),
+    ]  # fmt: skip
+    if unused:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in unused)
+        raise InputError(f"{flags} would have no effect with --scorers, which compares scorers and learners by name")
     learning = {"steps": common.learn_steps, "rate": common.learning_rate}
-    parameters: dict[str, Any] = {"scorer_parameters": {"steps": common.steps}, "learner_parameters": learning}
-    methods, _ = studies.choose_methods(names, plan.settings, **parameters)
-    if not any(method.name in LEARNERS for method in methods):
-        unused = [name for name in ("learn_steps", "learning_rate") if getattr(common, name) is not None]
-        if unused:
-            raise InputError(f"--{unused[0].replace('_', '-')} needs a learner in --scorers: nothing would be learned")
-    _show_notes(plan, common.time_limit)
-    true_circuit = tree_digest(Path(truth)) if truth is not None and Path(truth).exists() else truth
-    inputs = made_from(plan=plan.record(), files=plan.files(), scorers=names, truth=true_circuit, **parameters)
-    if is_made and not dry_run:
-        content = read_record(folder / methods_table.FILE)
-        check_same(folder, content.get(KEY), inputs)
-    else:
-        with common.session(folder, dry_run) as session:
-            if dry_run:
-                forecasts = studies.method_forecasts(plan, names, **parameters, cache=cache, engine=session.engine)
-                _show_forecasts(forecasts, as_json)
-                return
-            with show_progress(session) as session:
-                comparison = studies.compare_methods(plan, names, truth, **parameters, cache=cache, session=session)
-            with status("writing the table and the figure"):
-                content = methods_table.write_methods(comparison, folder, overwrite, inputs)
-    if as_json:
-        print_json(dict(content) | {"out": str(folder)})
-        return
-    with name_damaged_file(folder / methods_table.FILE):
-        print_tables(methods_table.methods_terminal(content, out.width))
-        for line in methods_table.rank_lines(content):
-            say(line)
-        has_truth = any(cell["true_edges"] for cell in content["cells"])
-        cells = map(methods_table.describe_method_cell, content["cells"])
-        for line in (*cells, *methods_table.LEGEND, *[methods_table.TRUTH_LEGEND] * has_truth):
-            explain(line)
-    say(f"results in {folder}: methods.md, methods.csv, methods.json, figure.png, figure.svg")
+    scorers, left_out = studies.choose_scorers(names, settings, {"steps": common.steps}, learning)
+    unused = [name for name in ("learn_steps", "learning_rate") if getattr(common, name) is not None]
+    if unused and not any(scorer.name in LEARNERS for scorer in scorers):
+        raise InputError(f"--{unused[0].replace('_', '-')} needs a learner in --scorers: nothing would be learned")
+    for name, reason in left_out.items():
+        note(f"without {name}: {reason}")
+    named = {name.lower() for name in names}
+    is_large = any(isinstance(scorer, Scorer) and scorer.max_edges and scorer.name in named for scorer in scorers)
+    return {"scorers": scorers, "skip_large": studies.ALL in named and not is_large}
 
 
 def _show_notes(plan: studies.Plan, time_limit: float | None) -> None:

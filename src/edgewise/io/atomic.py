@@ -32,7 +32,7 @@ README, README_MARK = "README.md", "<!-- made by edgewise -->"
 CHUNK_BYTES = 2**24
 DRAFT_ATTEMPTS = 5
 # A folder of edgewise holds one of these, which says its format. A folder without one is somebody else's.
-MARKERS = ("scores.json", "ranking.json", "run.json", "study.json", "store.json", "methods.json")
+MARKERS = ("scores.json", "ranking.json", "run.json", "study.json", "store.json")
 # Files of a folder of scores or of a ranking; either may replace the other.
 SCORE_FILES = r"(scores|ranking)\.(npy|json)|kept\.npy"
 

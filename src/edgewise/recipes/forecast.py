@@ -46,7 +46,7 @@ LONG_JOB, LONG_BATCH = 3.0, 10.0
 
 @dataclass(frozen=True)
 class Stage:
-    """The cost of a part of a run.
+    """The cost of a part of a run, with all its repetitions.
 
     name                 'score', 'select', 'learn', 'evaluate', 'verify' or 'robustness' (one of its tests)
     task                 the examples, and the measure that is learned for
@@ -56,6 +56,7 @@ class Stage:
                          batch); for 'select' the number of recipes
     need, least          bytes of a batch, and of a single example, beyond the model
     pieces               how many workers can share it at most
+    disk                 bytes of the scores that are stored
     seconds              in one process, roughly. None if nothing was timed.
     """
 
@@ -69,17 +70,13 @@ class Stage:
     need: int
     least: int
     pieces: int
+    disk: int = 0
     seconds: float | None = None
 
     @property
     def n_tokens(self) -> int:
         """How many tokens are run, at most. A step of learning runs a single batch."""
         return self.length * self.passes * (self.batch_size if self.name == "learn" else self.examples)
-
-    def repeat(self, times: int) -> Stage:
-        """Return the cost of several repetitions."""
-        seconds = None if self.seconds is None else times * self.seconds
-        return replace(self, passes=times * self.passes, seconds=seconds)
 
     def with_workers(self, workers: int) -> float:
         """Return the seconds if workers share the stage. 0 if nothing was timed."""
@@ -120,52 +117,12 @@ class Timer:
             return time.perf_counter() - started, result
 
 
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """What recipes select from the scores of a few examples. It stands for what they select from all of them.
-
-    circuits    the distinct circuits of the sampled recipes, without the empty and the full one
-    n_distinct  how many distinct circuits all recipes select, roughly
-    seconds     of selecting the circuits of all recipes, roughly
-    """
-
-    circuits: tuple[Circuit, ...]
-    n_distinct: int
-    seconds: float
-
-
-def sample_circuits(scores: EdgeScores, pairs: Sequence[MeasureRecipe], settings: Settings) -> Sample:
-    """Select circuits by as many recipes as a few seconds allow, in random order, and extrapolate to all."""
-    rankings: dict[Filter, Ranking] = {}
-    distinct: dict[Circuit, None] = {}
-    counts: list[int] = []
-    started = time.perf_counter()
-    for row in np.random.default_rng(0).permutation(len(pairs)):
-        measure, recipe = pairs[row]
-        chosen_filter = recipe.filter if scores.n_examples > 1 else NO_FILTER
-        if chosen_filter not in rankings:
-            rankings[chosen_filter] = summarise(scores, chosen_filter).ranking
-        # A learned ranking isn't known yet, so scores stand for it.
-        selections = select_circuits(rankings[chosen_filter], replace(recipe, learner=None), measure, settings)
-        distinct |= dict.fromkeys(selection.circuit.prune() for selection in selections)
-        counts.append(len(distinct))
-        if time.perf_counter() - started > SELECT_SECONDS:
-            break
-    share, half = len(pairs) / len(counts), counts[max(0, len(counts) // 2 - 1)]
-    # Recipes repeat each other's circuits: the number of distinct ones grows as a power of the number of recipes.
-    power = min(1.0, float(np.log2(counts[-1] / half))) if len(counts) > 3 else 1.0
-    seconds = (time.perf_counter() - started) * share
-    inner = tuple(circuit for circuit in distinct if 0 < circuit.n_edges < circuit.graph.n_edges)
-    return Sample(inner, round(counts[-1] * share**power), seconds)
-
-
 @dataclass(frozen=True)
 class Forecast:
     """The cost of a run.
 
     weights    bytes of the model's weights
     available  device -> bytes that are free beside the weights. Devices that don't report it are left out.
-    disk       bytes of the scores that are stored
     workers    processes that share the examples, each with a copy of the model
     """
 
@@ -174,8 +131,12 @@ class Forecast:
     weights: int
     available: Mapping[str, int]
     stages: tuple[Stage, ...]
-    disk: int
     workers: int = 1
+
+    @property
+    def disk(self) -> int:
+        """Bytes of the scores that are stored."""
+        return sum(stage.disk for stage in self.stages)
 
     @property
     def seconds(self) -> float | None:
@@ -190,7 +151,7 @@ class Forecast:
 
     def record(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        return asdict(self) | {"available": dict(self.available), "seconds": self.seconds}
+        return asdict(self) | {"available": dict(self.available), "disk": self.disk, "seconds": self.seconds}
 
 
 @dataclass(frozen=True)
@@ -203,11 +164,21 @@ class Work(ABC):
 
     @abstractmethod
     def plan(self, model: Model, engine: Engine) -> Stage:
-        """Return the cost of one repetition, without running anything."""
+        """Return the cost, without running anything."""
 
     @abstractmethod
     def time(self, stage: Stage, timer: Timer) -> Stage:
         """Return the stage with its seconds, and the passes as far as they are known only now."""
+
+    def _stage(self, name: str, model: Model, engine: Engine, need: Need, passes: int) -> Stage:
+        task, size = self.task, self.settings.batch_size
+        if size is None:
+            fits = choose_batch_size(None, need, self.settings.memory)
+            size = choose_item_size(engine, model, model.transformer.device, fits, len(task))
+        size = min(size, len(task))
+        batches, label = len(plan_batches(task.examples, size)), f"{task.name} ({task.split})"
+        memory = need.total(size), need.total(1)
+        return Stage(name, label, len(task), task.longest, batches, size, passes * self.times, *memory, batches)
 
 
 @dataclass(frozen=True)
@@ -217,10 +188,11 @@ class ScoreWork(Work):
     def plan(self, model: Model, engine: Engine) -> Stage:
         graph = self.settings.graph(model.graph, self.task)
         need = score_need(self.settings.scorer, graph, model, self.task)
-        return _plan_stage("score", model, engine, self.task, need, self.settings, 1)
+        disk = graph.n_edges * len(self.task) * self.times * np.dtype(np.float32).itemsize
+        return replace(self._stage("score", model, engine, need, 1), disk=disk)
 
     def time(self, stage: Stage, timer: Timer) -> Stage:
-        return replace(stage, seconds=self.score(timer)[0] * len(self.task))
+        return replace(stage, seconds=self.score(timer)[0] * len(self.task) * self.times)
 
     def score(self, timer: Timer) -> tuple[float, EdgeScores]:
         """Return the seconds per example, and the scores of a few examples."""
@@ -242,17 +214,43 @@ class SelectWork(Work):
 
     def plan(self, model: Model, engine: Engine) -> Stage:
         label = f"{self.task.name} ({self.task.split})"
-        return Stage("select", label, len(self.task), 0, 0, 0, len(self.recipes), 0, 0, pieces=1)
+        return Stage("select", label, len(self.task), 0, 0, 0, len(self.recipes) * self.times, 0, 0, pieces=1)
 
     def time(self, stage: Stage, timer: Timer) -> Stage:
-        """Select from the scores of a few examples."""
-        return replace(stage, seconds=self.sample(timer).seconds)
+        return replace(stage, seconds=self.sample(timer)[2] * self.times)
 
-    def sample(self, timer: Timer) -> Sample:
-        """Select circuits from the scores of a few examples."""
+    def sample(self, timer: Timer) -> tuple[tuple[Circuit, ...], int, float]:
+        """Select circuits from the scores of a few examples, which stand for what is selected from all of them.
+
+        As many recipes as a few seconds allow select circuits, in random order. Return their distinct circuits without
+        the empty and the full one, and roughly, for all recipes, the number of distinct circuits and the seconds.
+        """
         _, scores = ScoreWork(self.task, self.settings).score(timer)
-        key = ("select", self.task.digest, self.recipes)
-        return timer.once(key, lambda: sample_circuits(scores, self.recipes, self.settings))
+
+        def compute() -> tuple[tuple[Circuit, ...], int, float]:
+            rankings: dict[Filter, Ranking] = {}
+            distinct: dict[Circuit, None] = {}
+            counts: list[int] = []
+            started = time.perf_counter()
+            for row in np.random.default_rng(0).permutation(len(self.recipes)):
+                measure, recipe = self.recipes[row]
+                chosen_filter = recipe.filter if scores.n_examples > 1 else NO_FILTER
+                if chosen_filter not in rankings:
+                    rankings[chosen_filter] = summarise(scores, chosen_filter).ranking
+                # A learned ranking isn't known yet, so scores stand for it.
+                recipe = replace(recipe, learner=None)
+                selections = select_circuits(rankings[chosen_filter], recipe, measure, self.settings)
+                distinct.update(dict.fromkeys(selection.circuit.prune() for selection in selections))
+                counts.append(len(distinct))
+                if time.perf_counter() - started > SELECT_SECONDS:
+                    break
+            share, half = len(self.recipes) / len(counts), counts[max(0, len(counts) // 2 - 1)]
+            # Recipes repeat each other's circuits: the number of distinct ones grows as a power of that of recipes.
+            power = min(1.0, float(np.log2(counts[-1] / half))) if len(counts) > 3 else 1.0
+            inner = tuple(circuit for circuit in distinct if 0 < circuit.n_edges < circuit.graph.n_edges)
+            return inner, round(counts[-1] * share**power), (time.perf_counter() - started) * share
+
+        return timer.once(("select", self.task.digest, self.recipes), compute)
 
 
 @dataclass(frozen=True)
@@ -267,7 +265,7 @@ class EvaluateWork(Work):
         n_selected = 0 if self.selected is None else len(self.selected.recipes) * len(self.settings.sizes)
         n_circuits = len(self.circuits) + n_selected
         need = circuit_need(model.transformer.shape, self.task.longest)
-        stage = _plan_stage(self.name, model, engine, self.task, need, self.settings, n_circuits)
+        stage = self._stage(self.name, model, engine, need, n_circuits)
         groups = circuit_groups(engine, model, n_circuits, stage.batches)
         return replace(stage, pieces=stage.batches * len(groups))
 
@@ -280,12 +278,12 @@ class EvaluateWork(Work):
             circuits = tuple(dict.fromkeys(circuit.prune() for circuit in self.circuits))
             n_distinct = len(circuits)
         else:
-            sample = self.selected.sample(timer)
-            circuits, n_distinct = sample.circuits, sample.n_distinct
+            circuits, n_distinct, _ = self.selected.sample(timer)
         key = ("evaluate", self.task.longest, circuits)
         shared, each = timer.once(key, lambda: self._time_circuits(stage, timer, circuits))
         n_groups = len(circuit_groups(timer.engine, timer.model, n_distinct, stage.batches))
-        return replace(stage, passes=n_distinct, seconds=len(self.task) * (n_groups * shared + n_distinct * each))
+        seconds = len(self.task) * (n_groups * shared + n_distinct * each)
+        return replace(stage, passes=n_distinct * self.times, seconds=seconds * self.times)
 
     def _time_circuits(self, stage: Stage, timer: Timer, circuits: Sequence[Circuit]) -> tuple[float, float]:
         """Return the seconds per example of the runs that all circuits share, and of one circuit."""
@@ -310,21 +308,20 @@ class LearnWork(Work):
     learner: Learner = field(default_factory=TopKLearner)
 
     def plan(self, model: Model, engine: Engine) -> Stage:
-        cost, settings = self.cost(model), replace(self.settings, batch_size=None)
-        stage = _plan_stage("learn", model, engine, self.task, cost.need, settings, cost.steps)
+        cost = self.cost(model)
+        any_size = replace(self, settings=replace(self.settings, batch_size=None))
+        stage = any_size._stage("learn", model, engine, cost.need, cost.steps)
         label = f"{stage.task} for {self.learner.measure.name}"
         # A batch of another size than a step's would take another time per example.
         size = min(stage.batch_size, cost.batch, cost.part or cost.batch)
         batches, pieces = -(-len(self.task) // size), -(-cost.batch // size)
-        return replace(
-            stage, task=label, batches=batches, batch_size=size, need=cost.need.total(size), pieces=pieces
-        )  # fmt: skip
+        return replace(stage, task=label, batches=batches, batch_size=size, need=cost.need.total(size), pieces=pieces)
 
     def time(self, stage: Stage, timer: Timer) -> Stage:
         """Time one step."""
         cost = self.cost(timer.model)
         seconds, _ = timer.time(self.task, stage, cost.job)
-        return replace(stage, seconds=seconds * cost.steps * cost.batch)
+        return replace(stage, seconds=seconds * cost.steps * cost.batch * self.times)
 
     def cost(self, model: Model) -> LearningCost:
         """Return what the learner says about its cost."""
@@ -358,41 +355,15 @@ def forecast(model: Model, works: Iterable[Work], engine: Engine = IN_PROCESS, e
                 f"{short} tokens, dtype='bfloat16', more devices (device='all'){fewer}, a smaller model"
             )
     weights = [] if model.module is None else list(model.module.parameters())
-    n_tokens = sum(FORWARD_PASSES[s.name] * s.n_tokens * work.times for work, s in zip(works, stages, strict=True))
+    n_tokens = sum(FORWARD_PASSES[stage.name] * stage.n_tokens for stage in stages)
     rough_seconds = 2 * n_tokens * sum(weight.numel() for weight in weights) / SLOW_FLOPS
     if not weights or exact or rough_seconds >= 2 * LONG_SECONDS:
         timer = Timer(model, engine)
         stages = [work.time(stage, timer) for work, stage in zip(works, stages, strict=True)]
-    n_edges = [work.settings.graph(model.graph, work.task).n_edges for work in works]
-    n_scores = sum(
-        n * len(work.task) * work.times for n, work in zip(n_edges, works, strict=True) if isinstance(work, ScoreWork)
-    )
-    return Forecast(
-        model.name,
-        n_edges[0],
-        sum(weight.nbytes for weight in weights),
-        available,
-        tuple(stage.repeat(work.times) for work, stage in zip(works, stages, strict=True)),
-        n_scores * np.dtype(np.float32).itemsize,
-        workers,
-    )
+    n_edges = works[0].settings.graph(model.graph, works[0].task).n_edges
+    return Forecast(model.name, n_edges, sum(weight.nbytes for weight in weights), available, tuple(stages), workers)
 
 
 def _without_task(ablation: Ablation) -> Ablation:
     """Return the ablation, or patching, which costs as much, if the ablation needs means over a task."""
     return ablation if type(ablation).prepare is Ablation.prepare else Patching()
-
-
-def _plan_stage(
-    name: str, model: Model, engine: Engine, task: Task, need: Need, settings: Settings, passes: int
-) -> Stage:
-    size = settings.batch_size
-    if size is None:
-        fits = choose_batch_size(None, need, settings.memory)
-        size = choose_item_size(engine, model, model.transformer.device, fits, len(task))
-    size = min(size, len(task))
-    batches = len(plan_batches(task.examples, size))
-    label = f"{task.name} ({task.split})"
-    return Stage(
-        name, label, len(task), task.longest, batches, size, passes, need.total(size), need.total(1), pieces=batches
-    )

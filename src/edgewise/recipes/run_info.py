@@ -56,6 +56,13 @@ class ModelAccuracy:
         return ""
 
 
+def mean_accuracy(accuracies: Sequence[ModelAccuracy]) -> ModelAccuracy:
+    """Return the mean over several draws of examples."""
+    beats = [accuracy.beats for accuracy in accuracies if accuracy.beats is not None]
+    top = float(np.mean([accuracy.top for accuracy in accuracies]))
+    return ModelAccuracy(top, float(np.mean(beats)) if beats else None)
+
+
 def warn_of_failure(accuracy: ModelAccuracy) -> None:
     """Warn if the model fails the task, or if the answers seem swapped."""
     if accuracy.problem:

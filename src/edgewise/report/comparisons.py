@@ -67,10 +67,11 @@ def areas_of_run(result: Discovery) -> list[RecipeAreas]:
 
 
 def areas_of_study(study: Study) -> list[RecipeAreas]:
-    """Return one group per model, task and measure: recipes on test, with the parameters that validation chose."""
+    """Return one group per model, task and measure: scorers on test, or recipes with the parameters that validation
+    chose."""
     faithfulness = study.plan.settings.faithfulness
     return [
-        RecipeAreas(cell.task, cell.model, measure, faithfulness, {r.recipe.name: r.resampled for r in repeats})
+        RecipeAreas(cell.task, cell.model, measure, faithfulness, {r.name: r.resampled for r in repeats})
         for cell in study.cells
         for measure, repeats in cell.test.items()
     ]

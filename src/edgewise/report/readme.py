@@ -47,14 +47,13 @@ RESULT_FILES = {
     "run.json": "the record of the run: settings, digests of weights and prompts, versions, accuracy, tuning, seconds",
 }
 STUDY_FILES = {
-    "tables.md": "the tables, with the recipe that validation chose and its result on test",
-    "tables.tex": "the same for LaTeX (booktabs)",
+    "tables.md": "the tables, and what their marks and columns mean",
     "tables.csv": "one row per entry of the tables",
     "tables.json": "the same, with the plan and the verdicts",
     "curves.csv": "all curves on test: a row per task, model, measure, recipe, seed and size",
-    "figure.*": "faithfulness on test of greedy and of the chosen recipe, and differences from greedy",
-    "study.json": "the plan, with digests of what it reads; run the same command again to resume",
-    "store/": "finished work, by digests of what it depends on; the same command resumes from it",
+    "figure.*": "faithfulness on test of the reference and of the chosen row, and differences from the reference",
+    "study.json": "the plan, and digests of what it was made from",
+    "cells/": "for every model and task, the metric of every circuit and example: `read_study` reads them",
 }
 
 
@@ -139,7 +138,9 @@ def study_page(plan: Plan, folder: Path) -> str:
                 f"- models: {_codes(plan.models)}",
                 f"- tasks: {_codes(plan.tasks)}; {examples} examples of a split",
                 *_settings_lines(plan.settings.record()),
-                f"- seeds: {plan.seeds}; hyper-parameters are chosen on validation and measured on test",
+                f"- seeds: {plan.seeds}; hyper-parameters are chosen on validation and measured on test"
+                if not plan.scorers
+                else f"- seeds: {plan.seeds}; scorers and learners: {_codes(scorer.name for scorer in plan.scorers)}",
             ],
         },
     )

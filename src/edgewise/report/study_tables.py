@@ -1,25 +1,23 @@
-"""A study's tables for the terminal and as Markdown, CSV, JSON and LaTeX."""
+"""Write a study: its data, its tables for the terminal and as Markdown, CSV and JSON, its figure and README."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from ..evaluate import CONFIDENCE
-from ..io.atomic import write_bytes, write_json, write_text
+from ..io.atomic import atomic_folder, write_bytes, write_json, write_text
 from ..recipes.run_info import LOW_ACCURACY
 from ..recipes.settings import published_words
-from ..study import Study, StudyTable, TableRow, study_tables
-from ..study.tables import DIGITS, verdicts
+from ..study import Cell, Entry, Plan, Study, StudyTable, study_tables
+from ..study.folder import FILE_PATTERN, write_study_data
+from ..study.tables import BETTER, DIGITS, verdicts
 from .figures.curves import study_figure
 from .figures.style import draw_files
 from .formatting import (
@@ -33,136 +31,144 @@ from .formatting import (
     with_minus_signs,
 )
 from .readme import study_page, write_readme
-from .tables import AREA_MARKS_LEGEND, mark_words, number_tables
+from .tables import csv_text, mark_words, markdown_table, marks_legend, number_tables
 
 # In a narrower terminal intervals are on a line below their value.
 NARROW_WIDTH = 60
 SPREAD_LEGEND = "±: standard deviation over seeds; a task file with splits gives every seed the same examples"
-TERMINAL_LEGEND = (AREA_MARKS_LEGEND, f"{SPREAD_LEGEND}; the files have all intervals")
-FILE_LEGEND = (
-    f"{AREA_MARKS_LEGEND}. {SPREAD_LEGEND}; brackets: {CONFIDENCE:.0%} interval over resamples of the evaluated "
-    "examples."
+SCORER_LEGEND = (
+    "one integer program selects the circuits of all scorers, of equal size, by signed values for CPR and absolute "
+    "values for CMD",
+    "seconds: wall time of scoring, or of learning the rankings of both measures, per training example; memory: "
+    "estimated peak beyond the model for one example",
+)
+TRUTH_LEGEND = (
+    "AUROC, precision: of absolute scores, or of the ranking that is learned for CMD, against the known circuit; "
+    "precision at its size"
 )
 
 
-def write_study(study: Study, folder: str | Path) -> dict[str, Any]:
-    """Write a study's tables and figure into its folder.
+def write_study(study: Study, folder: str | Path, overwrite: bool = False) -> None:
+    """Write a study, its tables, figure and README into a folder, atomically.
 
     Parameters
     ----------
     study
-        What `run_study` or `read_study` returned.
+        What `run_study` returned.
     folder
-        The folder of the study.
-
-    Returns
-    -------
-    dict
-        The content of tables.json.
+        The folder to write.
+    overwrite
+        Whether an earlier study in the folder is replaced.
     """
-    folder, tables = Path(folder), study_tables(study)
-    sentences, published = verdicts(study), published_words(study.plan.settings)
-    content: dict[str, Any] = {
+    with atomic_folder(Path(folder), overwrite, FILE_PATTERN) as draft:
+        write_study_data(draft, study)
+        write_tables(study, draft)
+
+
+def summarise_study(study: Study) -> dict[str, Any]:
+    """Return the content of tables.json: the plan, and all entries of all tables."""
+    return {
         "plan": study.plan.record(),
-        "as_published": published,
+        "as_published": published_words(study.plan.settings),
         "cells": [
-            {"task": cell.task, "model": cell.model, "examples": dict(cell.examples), "accuracy": cell.accuracy.top,
-             "beats": cell.accuracy.beats}
+            {"task": cell.task, "model": cell.model, "edges": cell.n_edges, "true_edges": cell.n_true,
+             "examples": dict(cell.examples), "accuracy": cell.accuracy.top, "beats": cell.accuracy.beats}
             for cell in study.cells
         ],
-        "verdicts": sentences,
-        "entries": records(tables, bool(published)),
+        "verdicts": verdicts(study),
+        "entries": [{"table": t.name} | asdict(entry) for t in study_tables(study) for entry in t.entries],
     }  # fmt: skip
-    intro = "".join(f"As published: {text}.\n\n" for text in (published or {}).values())
-    intro += "".join(f"- {markdown_cell(describe_cell(cell))}\n" for cell in content["cells"]) + "\n"
-    remarks = "".join(f"% As published: {text}.\n" for text in (published or {}).values())
-    write_text(folder / "tables.md", intro + markdown(tables, sentences))
+
+
+def write_tables(study: Study, folder: Path) -> None:
+    """Write what is derived from a study into its folder."""
+    content = summarise_study(study)
+    intro = [f"As published: {text}.\n" for text in (content["as_published"] or {}).values()]
+    intro += [f"- {markdown_cell(describe_cell(cell, study.plan))}" for cell in study.cells]
+    sentences = [f"- {markdown_cell(sentence(verdict, MINUS))}" for verdict in content["verdicts"]]
+    lines = [*intro, "", f"{'. '.join(legend(study))}.", "", *sentences, *map(markdown, study_tables(study))]
+    write_text(folder / "tables.md", "\n".join(lines))
     write_text(folder / "tables.csv", csv_text(content["entries"]))
-    write_text(folder / "tables.tex", remarks + latex(tables))
     write_text(folder / "curves.csv", csv_text(curve_records(study)))
     write_json(folder / "tables.json", content)
     for name, image in draw_files({"figure": partial(study_figure, study)}).items():
         write_bytes(folder / name, image)
     write_readme(folder, study_page(study.plan, folder))  # last: it lists all files
-    return content
 
 
-def describe_cell(cell: Mapping[str, Any]) -> str:
-    """Return a sentence on the accuracy of a model on a task and the number of examples."""
-    counts = ", ".join(f"{number} of {split}" for split, number in cell["examples"].items())
-    beats = ""
-    if cell["beats"] is not None:
-        fails = ": the model hardly does this task, so its circuits may mean nothing" * (cell["beats"] < LOW_ACCURACY)
-        beats = f", the correct answer beats the incorrect one in {cell['beats']:.0%}{fails}"
+def legend(study: Study) -> list[str]:
+    """Return what the marks and columns of the tables mean."""
+    scorers = study.plan.scorers
+    lines = [
+        marks_legend(scorers[0].name if scorers else "greedy"),
+        f"{SPREAD_LEGEND}; brackets: {CONFIDENCE:.0%} interval over resamples of the evaluated examples",
+    ]
+    has_truth = any(cell.n_true is not None for cell in study.cells)
+    return [*lines, *(SCORER_LEGEND if scorers else ()), *[TRUTH_LEGEND] * has_truth]
+
+
+def describe_cell(cell: Cell, plan: Plan) -> str:
+    """Return a sentence on a model and a task: edges, examples, accuracy, and scorers that were left out."""
+    counts = ", ".join(f"{number} of {split}" for split, number in cell.examples.items())
+    beats = cell.accuracy.beats
+    beats_text = ""
+    if beats is not None:
+        fails = ": the model hardly does this task, so its circuits may mean nothing" * (beats < LOW_ACCURACY)
+        beats_text = f", the correct answer beats the incorrect one in {beats:.0%}{fails}"
+    known = "" if cell.n_true is None else f", {cell.n_true:,} in the known circuit"
+    left_out = [scorer.name for scorer in plan.scorers if scorer.name not in cell.costs]
+    without = f" Without {', '.join(left_out)}, which suits fewer edges; name it to use it." if left_out else ""
     return (
-        f"{short_name(cell['task'])}, {short_name(cell['model'])}: examples {counts}; on test the model's top answer "
-        f"is right in {cell['accuracy']:.0%}{beats}."
+        f"{short_name(cell.task)}, {short_name(cell.model)}: {cell.n_edges:,} edges{known}; examples {counts}; on test "
+        f"the model's top answer is right in {cell.accuracy.top:.0%}{beats_text}.{without}"
     )
 
 
-class _Cell(NamedTuple):
-    """The text of an entry, with empty strings for what it lacks, and its marks in words."""
-
-    number: str
-    spread: str
-    interval: str
-    note: str
-    is_best: bool
-    marks: str
-
-
-def _cells(table: StudyTable, row: TableRow) -> list[_Cell | None]:
-    cells: list[_Cell | None] = []
-    for column, entry in enumerate(row.entries):
-        if entry is None:
-            cells.append(None)
-            continue
-        number = format_number(entry.value, table.is_difference, DIGITS)
-        spread = "" if entry.spread is None else format_number(entry.spread, digits=DIGITS)
-        interval = ""
-        if entry.low is not None and entry.high is not None:
-            interval = format_interval(entry.low, entry.high, table.is_difference, DIGITS)
-        is_best = table.is_best(row, column)
-        cells.append(_Cell(number, spread, interval, entry.note, is_best, mark_words(is_best, entry.verdict)))
-    return cells
+def _texts(entry: Entry) -> tuple[str, str, str, str]:
+    """Return the marks, number, spread and interval of an entry, with empty strings for what it lacks."""
+    is_difference = entry.p is not None
+    number = f"{entry.value:.3g} {entry.unit}" if entry.unit else format_number(entry.value, is_difference, DIGITS)
+    spread = "" if entry.spread is None else f"±{format_number(entry.spread, digits=DIGITS)}"
+    interval = ""
+    if entry.low is not None and entry.high is not None:
+        interval = format_interval(entry.low, entry.high, is_difference, DIGITS)
+    return mark_words(entry.best, entry.verdict), number, spread, interval
 
 
 def terminal(table: StudyTable, width: int) -> list[Table]:
     """Return a table for the terminal without its caption; several tables if there are too many columns.
 
-    Intervals are shown for differences only; those of areas are in the files. Marks are in front of numbers.
+    Intervals of areas are in the files only. Marks are in front of numbers.
     """
-    heads = [safe_text(f"{one_line(short_name(task))}\n{one_line(short_name(model))}") for task, model in table.columns]
+    heads = [safe_text("\n".join(one_line(short_name(part)) for part in head)) for head in table.heads]
 
-    def cell_text(cell: _Cell) -> Text:
-        details = f" ±{cell.spread}" if cell.spread else ""
-        if table.is_difference:
-            details += ("\n" if width < NARROW_WIDTH else " ") + cell.interval
-        if table.name == "main" and cell.note:
-            details += "\n" + cell.note.replace(" (", "\n(")
-        return Text(f"{cell.marks} ".lstrip()) + Text(cell.number, "bold" * cell.is_best) + safe_text(details)
+    def cell_text(entry: Entry) -> Text:
+        marks, number, spread, interval = _texts(entry)
+        details = f" {spread}".rstrip()
+        if interval and (entry.p is not None or entry.benchmark not in BETTER):
+            details += ("\n" if width < NARROW_WIDTH else " ") + interval
+        if table.name == "main" and entry.note:
+            details += "\n" + entry.note.replace(" (", "\n(")
+        return Text(f"{marks} ".lstrip()) + Text(number, "bold" * entry.best) + safe_text(details)
 
-    rows = [(row.label, *(cell_text(cell) if cell else "" for cell in _cells(table, row))) for row in table.rows]
-    return number_tables(("recipe", *heads), rows, width, ends=[place - 1 for place in table.lines])
+    rows = [(row.label, *(cell_text(entry) if entry else "" for entry in row.entries)) for row in table.rows]
+    return number_tables(("", *heads), rows, width, ends=[place - 1 for place in table.lines])
 
 
-def markdown(tables: Sequence[StudyTable], verdicts: Sequence[dict[str, Any]]) -> str:
-    """Return all tables as a page without a heading."""
-    lines = [FILE_LEGEND, "", *(f"- {markdown_cell(sentence(verdict, MINUS))}" for verdict in verdicts)]
-    for table in tables:
-        heads = " | ".join(markdown_cell(f"{short_name(task)}, {short_name(model)}") for task, model in table.columns)
-        lines += ["", f"**{markdown_cell(table.caption)}**", "", f"| recipe | {heads} |"]
-        lines.append("|---" + "|---:" * len(table.columns) + "|")
-        for row in table.rows:
-            texts = [""] * len(row.entries)
-            for place, cell in enumerate(_cells(table, row)):
-                if cell is not None:
-                    number = f"**{cell.number}**" if cell.is_best else cell.number
-                    parts = (cell.marks, number, cell.spread and f"±{cell.spread}", cell.interval)
-                    texts[place] = with_minus_signs(" ".join(filter(None, parts)))
-                    texts[place] += f" <br>{markdown_cell(cell.note)}" if cell.note else ""
-            lines.append(f"| {markdown_cell(row.label)} | {' | '.join(texts)} |")
-    return "\n".join(lines) + "\n"
+def markdown(table: StudyTable) -> str:
+    """Return a table with its caption."""
+
+    def cell_text(entry: Entry | None) -> str:
+        if entry is None:
+            return ""
+        marks, number, *details = _texts(entry)
+        number = f"**{number}**" if entry.best else number
+        text = with_minus_signs(" ".join(filter(None, (marks, number, *details))))
+        return text + (f" <br>{markdown_cell(entry.note)}" if entry.note else "")
+
+    heads = [markdown_cell(", ".join(map(short_name, head))) for head in table.heads]
+    rows = [(markdown_cell(row.label), *map(cell_text, row.entries)) for row in table.rows]
+    return f"\n**{markdown_cell(table.caption)}**\n\n{markdown_table(['', *heads], rows)}"
 
 
 def sentence(verdict: Mapping[str, Any], sign: str = "-") -> str:
@@ -180,87 +186,11 @@ def sentence(verdict: Mapping[str, Any], sign: str = "-") -> str:
     )
 
 
-def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return records of the same keys as CSV."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
-
-
-def records(tables: Sequence[StudyTable], as_published: bool = False) -> list[dict[str, Any]]:
-    """Return all entries of all tables as plain data."""
-    entries = []
-    for table in tables:
-        for row in table.rows:
-            for column, ((task, model), entry) in enumerate(zip(table.columns, row.entries, strict=True)):
-                if entry is not None:
-                    entries.append(
-                        {"table": table.name, "benchmark": row.about, "method": row.label, "task": task, "model": model}
-                        | asdict(entry)
-                        | {"best": table.is_best(row, column)}
-                        | {"faithfulness": table.faithfulness, "as_published": as_published}
-                    )
-    return entries
-
-
-def curve_records(study: Study) -> list[dict[str, Any]]:
-    """Return all curves on test as plain data, a record per recipe, seed and size."""
+def curve_records(study: Study) -> Sequence[dict[str, Any]]:
+    """Return all curves on test as plain data, a record per row of the tables, seed and size."""
     return [
-        {"task": cell.task, "model": cell.model, "benchmark": measure.name, "method": repeats.recipe.name,
+        {"task": cell.task, "model": cell.model, "benchmark": measure.name, "method": repeats.name,
          "parameters": repeats.recipe.parameter_text, "seed": seed, **size}
-        for cell in study.cells for measure, recipes in cell.test.items() for repeats in recipes
+        for cell in study.cells for measure, rows in cell.test.items() for repeats in rows
         for seed, curve in enumerate(repeats.curves) for size in curve.rows()
     ]  # fmt: skip
-
-
-def latex(tables: Sequence[StudyTable]) -> str:
-    r"""Return all tables for \usepackage{booktabs}, columns grouped by task as in the paper."""
-    return "\n".join(_latex_table(table, legend=not place) for place, table in enumerate(tables))
-
-
-def _latex_table(table: StudyTable, legend: bool) -> str:
-    """Return a table; with `legend`, its caption explains the marks of all tables."""
-    heads, rules, first = [], [], 2
-    for task, same in groupby(task for task, _ in table.columns):
-        width = len(list(same))
-        heads.append(rf"\multicolumn{{{width}}}{{c}}{{{_escape(short_name(task))}}}")
-        rules.append(rf"\cmidrule(lr){{{first}-{first + width - 1}}}")
-        first += width
-    models = " & ".join(_escape(short_name(model)) for _, model in table.columns)
-    rows = []
-    for place, row in enumerate(table.rows):
-        cells = " & ".join(_latex_cell(cell) if cell else "" for cell in _cells(table, row))
-        rows += [r"\midrule"] * (place in table.lines) + [rf"{_escape(row.label)} & {cells} \\"]
-    body = "\n    ".join(rows)
-    return rf"""\begin{{table*}}[t]
-    \centering
-    \begin{{tabular}}{{l{"r" * len(table.columns)}}}
-    \toprule
-    & {" & ".join(heads)} \\{"".join(rules)}
-    \textbf{{Recipe}} & {models} \\
-    \midrule
-    {body}
-    \bottomrule
-    \end{{tabular}}
-    \caption{{{_escape(table.caption + f" {FILE_LEGEND}" * legend)}}}
-    \label{{tab:{table.name}}}
-\end{{table*}}
-"""
-
-
-def _latex_cell(cell: _Cell) -> str:
-    """Return an entry in math mode, with the chosen recipe on a separate line."""
-    text = rf"$\mathbf{{{cell.number}}}$" if cell.is_best else f"${cell.number}$"
-    text = rf"{{\scriptsize {cell.marks}}} {text}" if cell.marks else text
-    details = " ".join(filter(None, (cell.spread and rf"$\pm{cell.spread}$", cell.interval and f"${cell.interval}$")))
-    text += rf" {{\scriptsize {details}}}" if details else ""
-    note = rf" \\ {{\scriptsize {_escape(cell.note)}}}"
-    return rf"\begin{{tabular}}[t]{{@{{}}r@{{}}}}{text}{note}\end{{tabular}}" if cell.note else text
-
-
-def _escape(text: str) -> str:
-    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
-    marks = special | {mark: rf"\{mark}" for mark in "&%_#${}"}
-    return "".join(marks.get(mark, mark) for mark in one_line(text))

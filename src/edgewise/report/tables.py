@@ -1,9 +1,10 @@
-"""Tables and curves for the terminal: whatever its width, no number is cut."""
+"""Tables, as heads and rows, for the terminal and as Markdown and CSV. In a terminal of any width no number is cut."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any, Literal
 
 from rich.box import SIMPLE_HEAD
@@ -20,26 +21,20 @@ from .formatting import format_interval, format_number, format_percent, safe_tex
 KEPT_SIZES = (0.01, 0.1, 0.5)
 BEST = "best"
 SIGNIFICANT = ("better", "worse")  # verdicts that tables show
-# The legend of all comparisons, and that of tables of areas, in which recipes are compared with greedy.
+# The legend of all comparisons.
 MARKS_LEGEND = (
     f"better, worse: a significant difference (its {CONFIDENCE:.0%} interval excludes 0); no mark: {NOT_SIGNIFICANT}"
-)
-AREA_MARKS_LEGEND = (
-    f"{BEST}: of this measure on these examples, none if all are equal; compared with greedy on the same ones, "
-    f"{MARKS_LEGEND}"
 )
 MIN_NAME_WIDTH = 14
 DEFAULT_WIDTH = 80
 COLUMN_GAP = 2
 INTERVAL = f"{CONFIDENCE:.0%} interval"
-# Lines of a curve, columns per size if there is room, and decimals.
-CURVE_HEIGHT, STEP, CURVE_DIGITS = 8, 7, 2
-# Dots of a braille character: [row][column], as bits above its base.
-BASE, DOTS = 0x2800, ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+# Characters of the longest bar of a curve, and of the columns before it.
+MAX_BAR, CURVE_COLUMNS = 40, 24
 
 
 def area_table(outcomes: Sequence[Outcome], measure: Measure, width: int = DEFAULT_WIDTH) -> list[Table]:
-    """Return the areas of all recipes of a measure, with marks (see `AREA_MARKS_LEGEND`)."""
+    """Return the areas of all recipes of a measure, with marks (see `marks_legend`)."""
     areas = [measure.better * outcome.area for outcome in outcomes]
     best = max(areas) if max(areas) > min(areas) else None  # none, if all are equal
     greedy = next((outcome for outcome in outcomes if outcome.name == GREEDY.name), None)
@@ -66,8 +61,16 @@ def kept_legend(outcomes: Sequence[Outcome]) -> str:
     return f"kept: {units} left by pruning, in % of those asked for, at {sizes} % of all {units}" if sizes else ""
 
 
+def marks_legend(reference: str) -> str:
+    """Return what the marks of areas mean, which are compared with those of `reference`."""
+    return (
+        f"{BEST}: of this measure on these examples, none if all are equal; compared with {reference} on the same "
+        f"ones, {MARKS_LEGEND}"
+    )
+
+
 def mark_words(is_best: bool, verdict: str) -> str:
-    """Return the words that mark a number in every table, as explained by `AREA_MARKS_LEGEND`."""
+    """Return the words that mark a number in every table, as explained by `marks_legend`."""
     return " ".join(filter(None, (BEST * is_best, verdict * (verdict in SIGNIFICANT))))
 
 
@@ -116,6 +119,21 @@ def number_tables(
     return tables
 
 
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of a name and numbers per row as Markdown; the cells are Markdown already."""
+    lines = [f"| {' | '.join(heads)} |", "|---" + "|---:" * (len(heads) - 1) + "|"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return records of the same keys as CSV."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
 def list_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     """Return a table of text, folded in a narrow terminal."""
     table = Table()
@@ -133,66 +151,11 @@ def key_value_table(title: str, rows: Mapping[str, Any]) -> Table:
     return table
 
 
-def can_show(encoding: str) -> bool:
-    """Return whether an encoding has the characters of a braille plot."""
-    try:
-        f"{chr(BASE)}●┄┤└─".encode(encoding)
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
-
-
-def curve_lines(shares: Sequence[float], values: Sequence[float], width: int, braille: bool = True) -> list[str]:
-    """Plot values by share of the edges, in lines of at most `width` characters.
-
-    Sizes are evenly spaced. Lines at 0 and 1 guide the eye. Below the sizes are the values, if there is room.
-    """
-    low, high = min(values), max(values)
-    if high - low < 10**-CURVE_DIGITS:
-        low, high = low - 0.5, high + 0.5
-    tall, wide = (len(DOTS), len(DOTS[0])) if braille else (1, 1)
-
-    def row_of(value: float) -> int:
-        """Return the row of dots, counted from the top."""
-        return int((high - value) / (high - low) * (CURVE_HEIGHT * tall - 1) + 0.5)
-
-    def guides_at(*values: float) -> dict[int, str]:
-        """Return the line of each value and its label."""
-        return {row_of(value) // tall: format_number(value, digits=CURVE_DIGITS) for value in values}
-
-    fixed = guides_at(*(value for value in (0.0, 1.0) if low <= value <= high))
-    guides = guides_at(low, high) | fixed
-    margin = max(map(len, guides.values()))
-    columns = max(2, min(width - margin - 2, STEP * len(shares)))
-    edge = columns // len(shares) // 2  # half a step to the left of the first and to the right of the last
-    places = [edge + round(at * (columns - 1 - 2 * edge) / max(1, len(shares) - 1)) for at in range(len(shares))]
-    points = [(place * wide, row_of(value)) for place, value in zip(places, values, strict=True)]
-    dots = set(points)  # of a line through the points without gaps, as (column, row)
-    for (x, y), (to_x, to_y) in pairwise(points):
-        steps = max(abs(to_x - x), abs(to_y - y), 1)
-        dots |= {(x + round((to_x - x) * n / steps), y + round((to_y - y) * n / steps)) for n in range(steps + 1)}
-    marks = "●┄┤│└─" if braille else "*-+|+-"
-    cells = {(x // wide, y // tall): 0 for x, y in dots}
-    for x, y in dots:
-        cells[x // wide, y // tall] |= DOTS[y % tall][x % wide]
-    drawn = {cell: chr(BASE + bits) if braille else "." for cell, bits in cells.items()}
-    drawn |= {(x // wide, y // tall): marks[0] for x, y in points}
-    lines = []
-    for row in range(CURVE_HEIGHT):
-        empty, axis = marks[1] if row in fixed else " ", marks[2] if row in guides else marks[3]
-        line = "".join(drawn.get((column, row), empty) for column in range(columns))
-        lines.append(f"{guides.get(row, ''):>{margin}} {axis}{line}".rstrip())
-    lines.append(f"{'':>{margin}} {marks[4]}{marks[5] * columns}")
-    lines.append(f"{'%':>{margin}}  {_labels(places, [format_percent(share) for share in shares], columns)}".rstrip())
-    numbers = _labels(places, [format_number(value, digits=CURVE_DIGITS) for value in values], columns)
-    return [*lines, f"{'':>{margin}}  {numbers}".rstrip()] if len(numbers.split()) == len(values) else lines
-
-
-def _labels(places: Sequence[int], labels: Sequence[str], columns: int) -> str:
-    """Centre labels at their places, leaving out those that would touch the previous one."""
-    line = ""
-    for place, label in zip(places, labels, strict=True):
-        start = min(max(0, place - len(label) // 2), columns - len(label))
-        if start > len(line) or (not line and start >= 0):
-            line = line.ljust(start) + label
-    return line
+def curve_tables(shares: Sequence[float], values: Sequence[float], width: int) -> list[Table]:
+    """Return values by share of the edges, with a bar for each."""
+    unit = max(1.0, *values) / max(1, min(MAX_BAR, width - CURVE_COLUMNS))
+    rows = [
+        (f"{format_percent(share)} %", format_number(value, digits=2), "#" * round(max(0.0, value) / unit))
+        for share, value in zip(shares, values, strict=True)
+    ]
+    return number_tables(("size", "faithfulness", ""), rows, width, left=(2,))

@@ -154,8 +154,9 @@ def random_figure(record: Mapping[str, Any], page: Page = SCREEN) -> Figure:
         f"Random circuits of {record['edges']:,} {record.get('units', 'edges')} are unions of random paths. Matched "
         "ones are copies of the circuit with other heads of the same layers."
     )
-    figure = new_figure(6.0, 2.6, "Faithfulness of the circuit and of random circuits", caption, page)
-    axes = figure.subplots()
+    figure = new_figure(2.6, "Faithfulness of the circuit and of random circuits", caption, page)
+    (part,) = figure.subfigures(1, 1, squeeze=False)[0]
+    axes = part.subplots()
     groups = [
         (name, np.array(record[key]), colour)
         for name, key, colour in (("random", "random", GREY), ("matched", "matched", BLUE))
@@ -176,7 +177,7 @@ def random_figure(record: Mapping[str, Any], page: Page = SCREEN) -> Figure:
     labels.append("this circuit, with its interval")
     axes.set_xlabel("faithfulness (0: empty circuit, 1: model)")
     axes.set_ylabel("circuits")
-    add_legend(axes, handles, labels, loc="upper center", bbox_to_anchor=(0.5, 1.12), ncols=len(labels))
+    add_legend(part, handles, labels, page)
     return figure
 
 

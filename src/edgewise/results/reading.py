@@ -104,11 +104,6 @@ def read_result(folder: str | Path) -> Discovery:
     """
     folder = Path(folder)
     if not is_result(folder):
-        if (folder / "methods.json").is_file():
-            raise InputError(
-                f"{folder} was made by `edgewise study --scorers`, which is no run: its tables are in methods.md and "
-                "methods.csv, its figure in figure.svg"
-            )
         raise InputError(f"{folder} isn't a result folder; give one made by `edgewise run` or `edgewise study`")
 
     def load_scores() -> EdgeScores:

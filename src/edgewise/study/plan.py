@@ -1,4 +1,7 @@
-"""The plan of a study: models, tasks, seeds, and recipes with their hyper-parameters, random circuits included."""
+"""The plan of a study: models, tasks, seeds, and what is compared, random circuits included.
+
+That is recipes with all their hyper-parameters, as in the paper, or scorers and learners.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,15 @@ from ..errors import InputError
 from ..evaluate import BOTH_MEASURES, Measure
 from ..io.atomic import tree_digest
 from ..io.records import Decoders, convert_record
-from ..learn import Learner
-from ..method import Method, as_record, check_is
+from ..learn import Learner, learner_from_record
+from ..method import Method, as_record, check_is, from_record
 from ..recipes.recipe import DECODERS, Recipe, combinations, learned_recipes
 from ..recipes.settings import DEFAULTS, Settings
+from ..score import SCORERS, Scorer
 from ..select import Greedy, Ilp, SelectionProblem, Solution, Solver, Status, TopN
 from ..tasks import GENERATORS, has_rows, is_task_file
 from ..tasks.data_sets import PREFIX
+from ..tasks.known import KNOWN
 from ..verify.random_circuits import Rng, draw_circuit, draw_matched
 
 if TYPE_CHECKING:
@@ -60,6 +65,20 @@ class MatchedCircuits(Solver):
         """Return greedy's circuit with its heads permuted within each layer."""
         chosen = Circuit(problem.graph, Greedy().solve(problem).mask).prune()
         return _solution(problem, self.seed, lambda rng: draw_matched(chosen, rng))
+
+
+@dataclass(frozen=True)
+class FullSizeIlp(Ilp):
+    """The ILP of circuits with exactly as many edges as are asked for: edges of negative value are not left out."""
+
+    name: ClassVar[str] = "ilp-full-size"
+    title: ClassVar[str] = "ILP of full size"
+
+    def solve(self, problem: SelectionProblem) -> Solution:
+        """Solve the problem of values that are shifted above 0. Among circuits of equal size the order is the same."""
+        shift = max(0.0, -float(problem.value.min()))
+        solution = super().solve(replace(problem, value=problem.value + shift))
+        return replace(solution, bound=solution.bound - shift * problem.budget)
 
 
 def _solution(problem: SelectionProblem, seed: int, draw: Callable[[Rng], Circuit]) -> Solution:
@@ -127,6 +146,11 @@ class Plan:
     learner            learns a ranking on every draw of train, for each measure. None for no learned rankings.
     trust_remote_code  whether code that comes with a model is run
     baselines          whether random circuits have rows of their own: what chance achieves
+    scorers            scorers and learners to compare with the first one instead of recipes; `choose_scorers` returns
+                       them. Of the grid, only the time limit is used; scorer and learner of the plan are not.
+    skip_large         whether scorers are left out for models of more edges than they suit
+    truth              the true circuit that scorers are compared with: a file or known/NAME. By default that of models
+                       known/NAME on their own task.
     spans, chat, skip_bad, columns
                        as in `load_task`; `columns`, as pairs, are for the tasks hub:NAME
     """
@@ -148,6 +172,9 @@ class Plan:
     chat: bool = False
     skip_bad: bool = False
     columns: tuple[tuple[str, str], ...] = ()
+    scorers: tuple[Method, ...] = ()
+    skip_large: bool = False
+    truth: str | None = None
 
     def __post_init__(self) -> None:
         for kind in ("models", "tasks"):
@@ -172,10 +199,36 @@ class Plan:
             raise InputError(f"the number of examples must be at least 1, not {self.examples}")
         if not 1 <= self.seeds <= MAX_SEEDS:
             raise InputError(f"a study needs at least 1 seed and at most {MAX_SEEDS:,}, not {self.seeds}")
+        for scorer in self.scorers:
+            if not isinstance(scorer, Learner):
+                check_is("scorer", Scorer, scorer)
+        if self.truth is not None and not self.scorers:
+            raise InputError("truth is for a comparison of scorers: nothing else compares with a known circuit")
+        if self.truth is not None and not self.ranks_edges:
+            raise InputError("truth is compared with rankings of edges; leave out truth, or positions and level")
 
     def __repr__(self) -> str:
         tasks, models = (shorten(", ".join(names), 80, placeholder=" ...") for names in (self.tasks, self.models))
         return f"Plan({tasks} x {models}; {self.seeds} seeds)"
+
+    @property
+    def ranks_edges(self) -> bool:
+        """Whether circuits consist of edges, with which a known circuit can be compared."""
+        return not self.settings.positions and self.settings.level == "edge"
+
+    @property
+    def cells(self) -> tuple[tuple[str, str], ...]:
+        """The (task, model) pairs, in the order of the paper's columns, tasks first.
+
+        A model known/NAME and the task of that name go with each other only, if the plan has both.
+        """
+        pairs = {name for name in KNOWN if name in self.models and name in self.tasks}
+        return tuple(
+            (task, model)
+            for task in self.tasks
+            for model in self.models
+            if task == model or (task not in pairs and model not in pairs)
+        )
 
     def source(self, model: str, cache: bool = True) -> ModelSource:
         """Return how one of the models is loaded. `cache` isn't part of the plan."""
@@ -197,6 +250,11 @@ class Plan:
             for recipe in (*self.grid.recipes(b, bootstrap), *learned.get(b, ()), *baselines)
         )
 
+    @property
+    def scorer_recipe(self) -> Recipe:
+        """The recipe that selects the circuits of all scorers, so that they have equal sizes."""
+        return Recipe(FullSizeIlp(self.grid.time_limit))
+
     def data_seeds(self, task: str) -> tuple[int, ...]:
         """Return the seed that draws the examples of each of the study's seeds: always 0 for data sets and files."""
         return tuple(range(self.seeds)) if task in GENERATORS else (0,) * self.seeds
@@ -204,6 +262,8 @@ class Plan:
     def files(self) -> dict[str, str]:
         """Return the digests of every model, and of every local file or folder of a task."""
         digests = {name: self.source(name).digest for name in self.models}
+        if self.truth is not None and Path(self.truth).exists():
+            digests[self.truth] = tree_digest(Path(self.truth))
         for task in self.tasks:
             if task.startswith(PREFIX):
                 name = task.removeprefix(PREFIX).partition(":")[0]
@@ -214,12 +274,6 @@ class Plan:
             if is_local:
                 digests[name] = tree_digest(Path(name).expanduser())
         return digests
-
-    @property
-    def methods(self) -> tuple[Method, ...]:
-        """All methods of the plan. The record has their names and parameters, but not the source of custom ones."""
-        s = self.settings
-        return (s.scorer, s.metric, s.ablation, s.faithfulness, s.bootstrap, *self.grid.solvers)
 
     def record(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -237,11 +291,17 @@ class Plan:
         """Return the plan that `record` wrote. Custom methods that aren't registered become placeholders."""
         decoders: Decoders = {
             **DECODERS,
+            Method: _scorer_from_record,
             Settings: lambda value: Settings.from_record(convert_record(Mapping[str, Any], value, "settings")),
         }
         solvers = convert_record(Mapping[str, Any], record.get("grid"), "grid").get("solvers")
         if isinstance(solvers, list) and len(solvers) > MAX_VALUES:
             raise InputError(f"a study tries at most {MAX_VALUES} solvers, but {len(solvers)} were given")
-        # 0.2.0 has none of these.
-        earlier: dict[str, Any] = {"baselines": False, "spans": None, "chat": False, "skip_bad": False, "columns": []}
-        return convert_record(cls, earlier | dict(record), "plan", decoders)
+        return convert_record(cls, record, "plan", decoders)
+
+
+def _scorer_from_record(record: Any) -> Method:
+    """Return the scorer or learner of a record. Only learners have a goal."""
+    if isinstance(record, Mapping) and "goal" in record:
+        return learner_from_record(record)
+    return from_record("scorer", SCORERS, record, Scorer)  # type: ignore[type-abstract]

@@ -1,30 +1,48 @@
-"""The paper's tables as values: rows of entries per model and task, with spread over seeds and interval."""
+"""The tables of a study as values: rows of entries, with spread over seeds, interval, and comparison with a reference.
+
+The columns of the paper's tables are models and tasks, those of a table of scorers measures and costs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..evaluate import BOTH_MEASURES, CMD, CPR, Curve, Measure
+from ..core.ranking import tied_ranks
+from ..core.statistics import percentile_interval, resampling_weights
+from ..evaluate import BOTH_MEASURES, CMD, CONFIDENCE, CPR, Curve, Measure
 from ..evaluate.intervals import NOT_SIGNIFICANT
 from ..recipes.recipe import GREEDY
 from .folder import Cell, Repeats, Study, best, by_name
 from .plan import TEST, VALIDATION
 
 DIGITS = 4
+RANK_RESAMPLES = 2000
+# Measure or other number -> 1 if higher is better, -1 if lower is. The best entry of these is marked.
+BETTER = {measure.name: measure.better for measure in BOTH_MEASURES}
 
 
 @dataclass(frozen=True)
 class Entry:
     """A number, its standard deviation over seeds (None for one seed), and its interval over evaluated examples.
 
-    verdict  from the paired comparison with greedy: 'better', 'worse' or 'no significant difference'. Empty if there is
-             none.
+    benchmark  the measure, or what else is measured
+    method     the recipe, scorer or learner
+    task, model
+               empty for a number over several of them
+    unit       of the value; empty for areas and shares
+    p          of the paired comparison with the reference, if the value is the difference from it
+    verdict    from that comparison: 'better', 'worse' or 'no significant difference'. Empty if there is none.
+    best       whether it is the best of its measure, model and task in its table, as rounded
     """
 
+    benchmark: str
+    method: str
+    task: str
+    model: str
     value: float
     spread: float | None = None
     low: float | None = None
@@ -32,66 +50,69 @@ class Entry:
     note: str = ""
     p: float | None = None
     verdict: str = ""
+    unit: str = ""
+    best: bool = False
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row of a table.
+    """A row of a table. Its entries are one per column, None if there is none. A line separates different groups."""
 
-    about    the measure, or what else is measured. Rows of the same are compared with each other.
-    better   1 if higher is better, -1 if lower is
-    entries  one per column. None if there is none.
-    group    a line separates rows of different groups, and rows about different things
-    """
-
-    about: str
-    better: int
     label: str
     entries: tuple[Entry | None, ...]
-    group: int = 0
+    group: str = ""
 
 
 @dataclass(frozen=True)
 class StudyTable:
-    """A table in the paper's form.
-
-    columns        (task, model) pairs
-    is_difference  whether entries are differences to greedy
-    is_contest     whether the best entry of a measure is marked
-    faithfulness   the definition behind CMD and CPR. Empty for other tables.
-    """
+    """A table; `heads` are those of the columns of entries, in one or two parts: (task, model) or (measure,)."""
 
     name: str
     caption: str
-    columns: tuple[tuple[str, str], ...]
+    heads: tuple[tuple[str, ...], ...]
     rows: tuple[TableRow, ...]
-    is_difference: bool = False
-    is_contest: bool = True
-    faithfulness: str = ""
 
-    def is_best(self, row: TableRow, column: int) -> bool:
-        """Return whether an entry is the best of its measure, as rounded; none is, if all are equal."""
-        entry = row.entries[column]
-        if entry is None or not self.is_contest:
-            return False
-        rivals = [other.entries[column] for other in self.rows if other.about == row.about]
-        rounded = [round(row.better * rival.value, DIGITS) for rival in rivals if rival is not None]
-        return max(rounded) > min(rounded) and round(row.better * entry.value, DIGITS) == max(rounded)
+    def mark_best(self, better: Mapping[str, int] = BETTER) -> StudyTable:
+        """Return the table with the best entries marked, of the benchmarks for which `better` gives a direction.
+
+        None is marked if all are equal.
+        """
+        groups: dict[tuple[str, ...], list[float]] = {}
+        for entry in self.entries:
+            groups.setdefault((entry.benchmark, entry.task, entry.model), []).append(round(entry.value, DIGITS))
+
+        def mark(entry: Entry | None) -> Entry | None:
+            if entry is None or entry.benchmark not in better:
+                return entry
+            rivals = groups[entry.benchmark, entry.task, entry.model]
+            extreme = max(rivals) if better[entry.benchmark] > 0 else min(rivals)
+            return replace(entry, best=round(entry.value, DIGITS) == extreme and len(set(rivals)) > 1)
+
+        return replace(self, rows=tuple(replace(row, entries=tuple(map(mark, row.entries))) for row in self.rows))
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All entries, row by row."""
+        return [entry for row in self.rows for entry in row.entries if entry is not None]
 
     @property
     def lines(self) -> tuple[int, ...]:
         """The places of the rows that have a line above."""
-        groups = [(row.about, row.group) for row in self.rows]
-        return tuple(place for place in range(1, len(groups)) if groups[place] != groups[place - 1])
+        return tuple(n for n in range(1, len(self.rows)) if self.rows[n].group != self.rows[n - 1].group)
 
 
 def study_tables(study: Study) -> tuple[StudyTable, ...]:
-    """Return all tables: test first, as in the paper, then ablations and hyper-parameters on validation."""
-    tables = [
-        _main_table(study),
-        *(_difference_table(study, measure) for measure in BOTH_MEASURES),
-        *(_ablation_table(study, measure) for measure in BOTH_MEASURES),
-    ]
+    """Return all tables of a study.
+
+    Of recipes: test first, as in the paper, then ablations and hyper-parameters on validation. Of scorers: one per
+    model and task, then differences, then mean ranks.
+    """
+    differences = [_difference_table(study, measure) for measure in BOTH_MEASURES]
+    if study.plan.scorers:
+        ranks = [_rank_table(study)] if len(study.cells) > 1 else []
+        tables = [*(_scorer_table(cell) for cell in study.cells), *differences, *ranks]
+        return tuple(tables)
+    tables = [_main_table(study), *differences, *(_ablation_table(study, measure) for measure in BOTH_MEASURES)]
     shrinkage = "standard errors kappa of shrinkage"
     sweeps = [
         _sweep_table(study, "tau", CPR, "Bootstrapping", "resamples tau of the bootstrap", "tau"),
@@ -101,95 +122,98 @@ def study_tables(study: Study) -> tuple[StudyTable, ...]:
     ]  # fmt: skip
     tables += [table for table in sweeps if len(table.rows) > 1]
     definition = study.plan.settings.faithfulness.name
-    tables = [
-        replace(table, caption=f"{table.caption} Faithfulness: {definition}.", faithfulness=definition)
-        for table in tables
-    ]
+    tables = [replace(table, caption=f"{table.caption} Faithfulness: {definition}.") for table in tables]
     return (*tables, _overlap_table(study), _kept_table(study))
 
 
 def verdicts(study: Study) -> list[dict[str, Any]]:
     """Return, for every cell and measure, the recipe chosen on validation and how it compares with greedy on test."""
     records = []
-    for cell in study.cells:
-        for measure in BOTH_MEASURES:
-            chosen, greedy = cell.chosen(measure), cell.test[measure][0]
-            tested = cell.tested(measure)[chosen.name]
-            comparison = tested.resampled.minus(greedy.resampled)
-            if chosen == GREEDY:
-                verdict = "no recipe was better than greedy on validation"
-            elif comparison.verdict == NOT_SIGNIFICANT:
-                verdict = f"{NOT_SIGNIFICANT} from greedy"
-            else:
-                verdict = f"{comparison.verdict} than greedy"
-            records.append(
-                {
-                    "task": cell.task, "model": cell.model, "benchmark": measure.name,
-                    "chosen": chosen.name, "parameters": chosen.parameter_text,
-                    "test": tested.mean, "greedy": greedy.mean, **comparison.record(), "verdict": verdict,
-                }
-            )  # fmt: skip
+    for cell, measure in ((c, m) for c in study.cells for m in c.validation):
+        tested, greedy = cell.chosen(measure), cell.test[measure][0]
+        comparison = tested.resampled.minus(greedy.resampled)
+        if tested is greedy:
+            verdict = "no recipe was better than greedy on validation"
+        elif comparison.verdict == NOT_SIGNIFICANT:
+            verdict = f"{NOT_SIGNIFICANT} from greedy"
+        else:
+            verdict = f"{comparison.verdict} than greedy"
+        records.append(
+            {
+                "task": cell.task, "model": cell.model, "benchmark": measure.name,
+                "chosen": tested.name, "parameters": tested.recipe.parameter_text,
+                "test": tested.mean, "greedy": greedy.mean, **comparison.record(), "verdict": verdict,
+            }
+        )  # fmt: skip
     return records
 
 
-def _table(study: Study, name: str, caption: str, rows: Sequence[TableRow], **flags: Any) -> StudyTable:
-    return StudyTable(name, caption, tuple((cell.task, cell.model) for cell in study.cells), tuple(rows), **flags)
+def _table(study: Study, name: str, caption: str, rows: Sequence[TableRow]) -> StudyTable:
+    """Return a table in the paper's form, a column per cell."""
+    return StudyTable(name, caption, tuple((cell.task, cell.model) for cell in study.cells), tuple(rows))
 
 
-def _row(measure: Measure, label: str, entries: Sequence[Entry], group: int = 0) -> TableRow:
-    return TableRow(measure.name, measure.better, label, tuple(entries), group)
-
-
-def _entry(repeats: Repeats, greedy: Repeats | None = None, note: str = "") -> Entry:
-    """Return the entry of a recipe, with the verdict of its comparison with greedy unless it is greedy."""
+def _area(cell: Cell, repeats: Repeats, label: str = "", greedy: Repeats | None = None, note: str = "") -> Entry:
+    """Return the entry of an area, with the verdict of its comparison with the reference unless it is that."""
     interval = repeats.resampled.interval()
     verdict = ""
-    if greedy is not None and repeats.recipe != greedy.recipe:
+    if greedy is not None and (repeats.name, repeats.recipe) != (greedy.name, greedy.recipe):
         verdict = repeats.resampled.minus(greedy.resampled).verdict
-    return Entry(repeats.mean, repeats.spread, interval.low, interval.high, note, verdict=verdict)
+    return Entry(
+        repeats.measure.name, label or repeats.name, cell.task, cell.model, repeats.mean, repeats.spread, interval.low,
+        interval.high, note, verdict=verdict,
+    )  # fmt: skip
 
 
-def _mean_entry(values: Sequence[float]) -> Entry | None:
+def _mean(cell: Cell, benchmark: str, method: str, values: Sequence[float], unit: str = "") -> Entry | None:
     """Return the mean of values over seeds or draws, with its spread. None without values."""
-    array = np.array(values)
-    return Entry(float(array.mean()), float(array.std(ddof=1)) if len(array) > 1 else None) if len(array) else None
+    spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    mean = float(np.mean(values)) if len(values) else 0.0
+    return Entry(benchmark, method, cell.task, cell.model, mean, spread, unit=unit) if len(values) else None
 
 
 def _main_table(study: Study) -> StudyTable:
     rows = []
     for measure in BOTH_MEASURES:
         name, paper = measure.name, measure.paper_recipe
-        tested = [cell.tested(measure) for cell in study.cells]
-        greedy_entries = [_entry(by_recipe[GREEDY.name]) for by_recipe in tested]
-        rows.append(_row(measure, f"{name} Baseline ({GREEDY.name})", greedy_entries))
-        if paper in tested[0]:
-            paper_entries = [_entry(by_recipe[paper], by_recipe[GREEDY.name]) for by_recipe in tested]
-            rows.append(_row(measure, f"{name} ({paper})", paper_entries))
-        chosen_entries = []
-        for cell, by_recipe in zip(study.cells, tested, strict=True):
-            chosen = cell.chosen(measure)
-            note = f"{chosen.name} ({chosen.parameter_text})".removesuffix(" ()")
-            chosen_entries.append(_entry(by_recipe[chosen.name], by_recipe[GREEDY.name], note))
-        rows.append(_row(measure, f"{name} (chosen on validation)", chosen_entries))
+        references = [cell.test[measure][0] for cell in study.cells]
+        shown = {f"{name} Baseline ({GREEDY.name})": references}
+        if paper in study.cells[0].tested(measure):
+            shown[f"{name} ({paper})"] = [cell.tested(measure)[paper] for cell in study.cells]
+        chosen = f"{name} (chosen on validation)"
+        shown[chosen] = [cell.chosen(measure) for cell in study.cells]
+        for label, listed in shown.items():
+            entries = []
+            for cell, repeats, greedy in zip(study.cells, listed, references, strict=True):
+                note = f"{repeats.name} ({repeats.recipe.parameter_text})".removesuffix(" ()") * (label == chosen)
+                entries.append(_area(cell, repeats, label, greedy, note))
+            rows.append(TableRow(label, tuple(entries), name))
     measures = ", ".join(f"{measure.name} ({measure.improves})" for measure in BOTH_MEASURES)
-    return _table(study, "main", f"The chosen recipes against the baseline on {TEST}: {measures}.", rows)
+    caption = f"The chosen recipes against the baseline on {TEST}: {measures}."
+    return _table(study, "main", caption, rows).mark_best()
 
 
 def _difference_table(study: Study, measure: Measure) -> StudyTable:
-    """Every recipe minus greedy on test, paired."""
+    """Every row minus the reference on test, paired."""
 
-    def difference(cell: Cell, name: str) -> Entry:
-        repeats = cell.tested(measure)[name]
+    def difference(cell: Cell, name: str) -> Entry | None:
+        repeats = cell.tested(measure).get(name)
+        if repeats is None:  # a scorer that doesn't suit the model
+            return None
         less = repeats.resampled.minus(cell.test[measure][0].resampled)
-        return Entry(less.difference, None, less.low, less.high, repeats.recipe.parameter_text, less.p, less.verdict)
+        return Entry(
+            measure.name, name, cell.task, cell.model, less.difference, None, less.low, less.high,
+            repeats.recipe.parameter_text, less.p, less.verdict,
+        )  # fmt: skip
 
-    names = [name for name in study.cells[0].tested(measure) if name != GREEDY.name]
-    rows = [_row(measure, name, [difference(cell, name) for cell in study.cells]) for name in names]
+    reference = study.cells[0].test[measure][0].name
+    names = dict.fromkeys(repeats.name for cell in study.cells for repeats in cell.test[measure][1:])
+    rows = [TableRow(name, tuple(difference(cell, name) for cell in study.cells)) for name in names]
     caption = (
-        f"{measure.name} minus greedy's on {TEST} ({measure.improves}), paired over the same examples, with 95 % "
-        "intervals. Hyper-parameters were chosen on validation."
+        f"{measure.name} minus {reference.lower()}'s on {TEST} ({measure.improves}), paired over the same examples, "
+        "with 95 % intervals." + " Hyper-parameters were chosen on validation." * (not study.plan.scorers)
     )
-    return _table(study, f"test-{measure.name.lower()}", caption, rows, is_difference=True, is_contest=False)
+    return _table(study, f"test-{measure.name.lower()}", caption, rows)
 
 
 def _ablation_table(study: Study, measure: Measure) -> StudyTable:
@@ -199,36 +223,38 @@ def _ablation_table(study: Study, measure: Measure) -> StudyTable:
     rows = []
     for name in sorted(n_methods, key=n_methods.__getitem__):
         entries = []
-        for group in groups:
+        for cell, group in zip(study.cells, groups, strict=True):
             repeats = best(group[name])
-            entries.append(_entry(repeats, group[GREEDY.name][0], repeats.recipe.parameter_text))
-        rows.append(_row(measure, name, entries, group=n_methods[name]))
+            entries.append(_area(cell, repeats, "", group[GREEDY.name][0], repeats.recipe.parameter_text))
+        rows.append(TableRow(name, tuple(entries), str(n_methods[name])))
     caption = (
         f"{measure.name} ({measure.improves}) of all recipes on {VALIDATION}, each at its best setting there, which "
         "favours recipes with many settings."
     )
-    return _table(study, f"ablation-{measure.name.lower()}", caption, rows)
+    return _table(study, f"ablation-{measure.name.lower()}", caption, rows).mark_best()
 
 
 def _sweep_table(study: Study, name: str, measure: Measure, recipe: str, what: str, parameter: str) -> StudyTable:
     """One recipe at every value of a hyper-parameter."""
     groups = [by_name(cell.validation[measure]).get(recipe, []) for cell in study.cells]
-    rows = [
-        _row(measure, f"{recipe} {same[0].recipe.parameters[parameter]:g}", [_entry(repeats) for repeats in same])
-        for same in zip(*groups, strict=True)
-    ]
+    rows = []
+    for same in zip(*groups, strict=True):
+        label = f"{recipe} {same[0].recipe.parameters[parameter]:g}"
+        rows.append(TableRow(label, tuple(_area(cell, r, label) for cell, r in zip(study.cells, same, strict=True))))
     caption = f"{measure.name} ({measure.improves}) by {what}, on {VALIDATION}."
-    return _table(study, name, caption, rows)
+    return _table(study, name, caption, rows).mark_best()
 
 
 def _overlap_table(study: Study) -> StudyTable:
     rows = []
     for measure in BOTH_MEASURES:
-        for who, label in (("greedy", GREEDY.name), ("chosen", "chosen on validation")):
-            entries = tuple(_mean_entry(cell.overlap[measure][who]) for cell in study.cells)
-            rows.append(TableRow(f"overlap of {measure.name}", 1, f"{measure.name} ({label})", entries))
+        for who, name in (("greedy", GREEDY.name), ("chosen", "chosen on validation")):
+            label, benchmark = f"{measure.name} ({name})", f"overlap of {measure.name}"
+            entries = tuple(_mean(cell, benchmark, label, cell.overlap[measure][who]) for cell in study.cells)
+            rows.append(TableRow(label, entries, measure.name))
     caption = "Stability: the mean Jaccard overlap of circuits over resamples of the training examples (1 is stable)."
-    return _table(study, "overlap", caption, rows)
+    better = {f"overlap of {measure.name}": 1 for measure in BOTH_MEASURES}
+    return _table(study, "overlap", caption, rows).mark_best(better)
 
 
 def _kept_table(study: Study) -> StudyTable:
@@ -243,10 +269,61 @@ def _kept_table(study: Study) -> StudyTable:
     rows = []
     for measure in BOTH_MEASURES:
         for name in study.cells[0].tested(measure):
-            repeats = [cell.tested(measure)[name] for cell in study.cells]
-            entries = tuple(_mean_entry([mean_kept(curve) for curve in same.curves]) for same in repeats)
-            rows.append(TableRow(f"edges of {measure.name}", 1, f"{measure.name} {name}", entries))
+            label, benchmark = f"{measure.name} {name}", f"edges of {measure.name}"
+            entries = tuple(
+                _mean(cell, benchmark, label, [mean_kept(curve) for curve in cell.tested(measure)[name].curves])
+                for cell in study.cells
+            )
+            rows.append(TableRow(label, entries, measure.name))
     caption = (
         f"Edges kept as a share of those asked for, on {TEST}: the mean over the sizes that ask for some, but not all."
     )
-    return _table(study, "kept", caption, rows, is_contest=False)
+    return _table(study, "kept", caption, rows)
+
+
+def _scorer_table(cell: Cell) -> StudyTable:
+    """The areas of all scorers, their cost, and their agreement with the known circuit."""
+    measures, rows = BOTH_MEASURES[::-1], []
+    for name, cost in cell.costs.items():
+        areas = [_area(cell, cell.tested(measure)[name], "", cell.test[measure][0]) for measure in measures]
+        numbers: dict[str, tuple[Sequence[float], str]] = {
+            "seconds per example": ([cost.seconds], "s"),
+            "memory": ([cost.memory / 1e6], "MB"),
+        }
+        if cell.n_true is not None:
+            numbers |= {"AUROC": (cost.aurocs, ""), "precision": (cost.precisions, "")}
+        others = [_mean(cell, about, name, values, unit) for about, (values, unit) in numbers.items()]
+        rows.append(TableRow(name, (*areas, *others)))
+    heads = tuple((measure.name,) for measure in measures) + tuple((about,) for about in numbers)
+    place = f"{cell.task}, {cell.model}" if cell.task != cell.model else cell.model
+    caption = f"{place}: {', '.join(f'{measure.name} ({measure.improves})' for measure in measures)}, and cost."
+    return StudyTable("scorers", caption, heads, tuple(rows)).mark_best()
+
+
+def _rank_table(study: Study) -> StudyTable:
+    """The mean rank over cells of every scorer that is in all cells, the best for the first measure on top."""
+    by_measure = {measure: mean_ranks(study, measure) for measure in BOTH_MEASURES[::-1]}
+    rows = [
+        TableRow(name, tuple(ranks[name] for ranks in by_measure.values())) for name in next(iter(by_measure.values()))
+    ]
+    caption = (
+        f"Mean rank over the {len(study.cells)} models and tasks, 1 is best, with its {CONFIDENCE:.0%} interval over "
+        "resamples of them, of scorers that are in all."
+    )
+    return StudyTable("ranks", caption, tuple((measure.name,) for measure in by_measure), tuple(rows))
+
+
+def mean_ranks(study: Study, measure: Measure) -> dict[str, Entry]:
+    """Return the mean rank over cells of every scorer that is in all cells, the best first.
+
+    A scorer's rank in a cell is its place by mean area over seeds; equal areas share the mean of their places. The
+    interval is that of the mean over cells drawn with replacement.
+    """
+    cells = [{name: repeats.mean for name, repeats in cell.tested(measure).items()} for cell in study.cells]
+    names = [name for name in cells[0] if all(name in areas for areas in cells)]
+    ranks = np.stack([tied_ranks(-measure.better * np.array([cell[name] for name in names])) for cell in cells])
+    draws = resampling_weights(len(cells), RANK_RESAMPLES, 0) @ ranks  # [resample, scorer]
+    low, high = percentile_interval(draws, CONFIDENCE)
+    numbers = zip(names, ranks.mean(0).tolist(), low.tolist(), high.tolist(), strict=True)
+    entries = [Entry(f"rank for {measure.name}", name, "", "", mean, None, *ends) for name, mean, *ends in numbers]
+    return {entry.method: entry for entry in sorted(entries, key=lambda entry: entry.value)}

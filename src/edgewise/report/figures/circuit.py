@@ -18,13 +18,13 @@ from ...recipes.discovery import Discovery
 from ..circuit_summary import COLOURS, KINDS, edge_kinds
 from ..formatting import format_number, format_percent, shorten, with_minus_signs
 from ..overview import choices, run_title
-from .style import FAINT, INK, SCREEN, Page, add_legend, fit_text, format_share, legend_columns, new_figure, set_heading
+from .style import FAINT, INK, SCREEN, Page, add_legend, format_share, new_figure, set_heading
 
 FloatArray = NDArray[np.float64]
 # Drawing more edges would hide most of them.
 MAX_EDGES = 150
-# In inches: a column, a layer, the largest panel, and the names of layers at the left.
-COLUMN, LAYER, MAX_WIDTH, MAX_HEIGHT, LABEL_WIDTH = 0.5, 0.7, 6.4, 12.0, 0.45
+# In inches: a layer, the highest panel, and the names of layers at the left.
+LAYER, MAX_HEIGHT, LABEL_WIDTH = 0.7, 12.0, 0.45
 MIN_FONT_SIZE, MAX_FONT_SIZE = 4.5, 6.5
 CHARACTER_WIDTH = 0.65 / 72  # in inches per point of the font size
 DASHED = (0, (2.5, 1.2))
@@ -41,11 +41,11 @@ class NodeLayout:
     A layer's MLP is to the right of its heads and a little higher, because it reads them.
 
     x, y, width  [node] the middle and the width of each box; all have the same height
-    panel        width and height of the drawing in inches; the width is that of a column of the page, if it has one
+    panel        width and height of the drawing in inches
     x_limits     leave room for the names of layers at the left, and for edges that pass MLPs at the right
     """
 
-    def __init__(self, graph: Graph, width: float | None = None) -> None:
+    def __init__(self, graph: Graph, width: float = 5.0) -> None:
         n_heads, n_layers = graph.n_heads, graph.n_layers
         self.graph, self.height = graph, 0.26
         self.x, self.y = np.full(graph.n_nodes, (n_heads - 1) / 2), np.empty(graph.n_nodes)
@@ -56,7 +56,7 @@ class NodeLayout:
             first, mlp = graph.attention_sources(layer), graph.mlp_source(layer)
             self.x[first:mlp], self.y[first:mlp] = np.arange(n_heads), layer + 0.85
             self.x[mlp], self.y[mlp] = n_heads + 0.3, layer + 1.25
-        self.panel = (width or min(COLUMN * (n_heads + 3), MAX_WIDTH), min(LAYER * (n_layers + 1.4), MAX_HEIGHT))
+        self.panel = (width, min(LAYER * (n_layers + 1.4), MAX_HEIGHT))
         labels = LABEL_WIDTH / (self.panel[0] - LABEL_WIDTH) * (n_heads + 1.9)
         self.x_limits = min(-0.5, float((self.x - self.width / 2).min())) - labels, n_heads + 1.4
 
@@ -143,7 +143,7 @@ def circuit_figure(discovery: Discovery, page: Page = SCREEN) -> Figure:
         row = discovery.best(measure)
         chosen[measure] = row, row.circuit()
     n_columns = 1 if page.is_narrow else len(measures)
-    layout = NodeLayout(discovery.run.graph.plain, page.width / n_columns - 0.1 if page.width else None)
+    layout = NodeLayout(discovery.run.graph.plain, page.width / n_columns - 0.1)
     sizes = "; ".join(f"{m.name}: {m.smallest_faithful} on {row.sized_on}" for m, (row, _) in chosen.items())
     limited = any(circuit.plain().n_edges > MAX_EDGES for _, circuit in chosen.values())
     caption = (
@@ -154,17 +154,16 @@ def circuit_figure(discovery: Discovery, page: Page = SCREEN) -> Figure:
         + f"Only the {MAX_EDGES} strongest edges are drawn; grey boxes have weaker ones. " * limited
         + "Pale boxes have no edge in the circuit."
     )
-    width, height = layout.panel
+    height = layout.panel[1]
     n_rows = -(-len(measures) // n_columns)
-    figure = new_figure(
-        max(6.6, (width + 0.3) * len(measures)), (height + 0.6) * n_rows + 0.6, run_title(discovery), caption, page
-    )
-    panels = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
+    figure = new_figure((height + 0.6) * n_rows + 0.6, run_title(discovery), caption, page)
+    (part,) = figure.subfigures(1, 1, squeeze=False)[0]  # a legend of the figure itself would cover the caption
+    panels = part.subplots(n_rows, n_columns, squeeze=False).ravel()
     for axes, (measure, (row, circuit)) in zip(panels, chosen.items(), strict=True):
         place = row.default_size
         size = format_share(row.curve.shares[place])
         faithfulness = format_number(row.curve.faithfulness[place], digits=2)
-        set_heading(axes, measure.name, fit_text(shorten(row.name), layout.panel[0] - 0.6, page.small), page)
+        set_heading(axes, measure.name, shorten(row.name), page, 1 / n_columns)
         n_edges, units = f"{circuit.n_edges:,} of {circuit.graph.n_edges:,}", circuit.graph.units
         text = f"{n_edges} {units},\n" if page.is_paper else f"{size} of the {units} asked for, {n_edges} inside;\n"
         axes.annotate(
@@ -179,11 +178,7 @@ def circuit_figure(discovery: Discovery, page: Page = SCREEN) -> Figure:
     handles = [Line2D([], [], color=colour, linewidth=2) for colour in COLOURS.values()]
     handles += [Line2D([], [], color=FAINT, linewidth=1.5, linestyle=style) for style in ("-", DASHED)]
     labels = [*(f"into {kind}" for kind in COLOURS), "positive", "negative"]
-    if page.width:
-        columns = legend_columns(labels, page)
-        add_legend(figure, handles, labels, loc="outside lower left", ncols=columns, handlelength=2.2)
-    else:
-        add_legend(panels[0], handles, labels, loc="upper left", bbox_to_anchor=(0, -0.01), ncols=4, handlelength=2.2)
+    add_legend(part, handles, labels, page, handlelength=2.2)
     return figure
 
 

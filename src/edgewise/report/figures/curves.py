@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
@@ -21,7 +21,7 @@ from ...study import Repeats, Study
 from ..formatting import format_number, short_name, shorten, with_minus_signs
 from ..overview import choices, omitted_recipes, reference_outcome, run_title, shown_outcomes
 from . import style
-from .dots import ROW_HEIGHT, draw_differences
+from .dots import draw_differences
 from .style import Page
 
 Look = dict[str, Any]
@@ -50,11 +50,19 @@ class CurveLine:
     is_filled: bool = False
 
 
+def panel_height(page: Page) -> float:
+    """Return the height of the panels that `draw_curves` draws: beside each other, on narrow pages below each other."""
+    return 4.0 if page.is_narrow else 2.4
+
+
 def draw_curves(
-    linear: Axes, log: Axes, lines: Sequence[CurveLine], measure: Measure, definition: str, page: Page,
-    units: str = "edges",
-) -> None:  # fmt: skip
-    """Draw the same curves on a linear and on a logarithmic axis of sizes; `definition` names the faithfulness."""
+    part: FigureBase, lines: Sequence[CurveLine], measure: Measure, definition: str, page: Page, units: str = "edges"
+) -> Axes:
+    """Draw the same curves on a linear and on a logarithmic axis of sizes; `definition` names the faithfulness.
+
+    Return the linear one.
+    """
+    linear, log = part.subplots(*((2, 1) if page.is_narrow else (1, 2)), sharey=True)
     for axes in (linear, log):
         axes.axhline(1, color=style.FAINT, linewidth=0.7, zorder=1)
         axes.axhline(0, color=style.PALE, linewidth=0.7, zorder=1)
@@ -83,24 +91,19 @@ def draw_curves(
     log.set_xlabel("the same, logarithmic")
     for axes in (linear, log):
         axes.xaxis.set_major_formatter(lambda share, _: style.format_share(share))
+    return linear
 
 
 def faithfulness_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figure:
     """Draw the curves of all recipes, a row of panels per measure, with each recipe's area in the legend."""
     run, split = discovery.run, shorten(discovery.run.test.split)
     recipes = {measure: shown_outcomes(discovery, measure) for measure in discovery.measures}
-    heights = [max(2.7, 0.18 * (len(rows) + 3)) for rows in recipes.values()]
     best_names = {measure: best_outcome(rows, measure).name for measure, rows in recipes.items()}
     labels = {
         measure: [_label(discovery, row, best_names[measure]) for row in rows] for measure, rows in recipes.items()
     }
-    if page.width is not None:
-        room = page.width - style.HANDLE_WIDTH
-        labels = {measure: [style.fit_text(label, room, page.small) for label in labels[measure]] for measure in labels}
-        columns = style.legend_columns([label for names in labels.values() for label in names], page)
-        line_height = 1.5 * page.small / 72
-        panel_height = 4.0 if page.is_narrow else 2.2
-        heights = [panel_height + line_height * (-(-len(rows) // columns) + 1.5) for rows in recipes.values()]
+    n_lines = [-(-len(names) // style.legend_columns(names, page)) + 2 for names in labels.values()]
+    heights = [panel_height(page) + page.row_height * lines for lines in n_lines]
     curve = discovery.outcomes[0].curve
     empty_sizes = [share for share, n_edges in zip(curve.shares, curve.n_requested, strict=True) if not n_edges]
     up_to = style.format_share(max(empty_sizes, default=0.0))
@@ -119,22 +122,19 @@ def faithfulness_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figu
     }
     names = dict.fromkeys(row.name for rows in recipes.values() for row in rows)
     others = [name for name in names if not all(name in special[measure] for measure in recipes)]
-    figure = style.new_figure(9.5, sum(heights), run_title(discovery), caption, page)
+    figure = style.new_figure(sum(heights), run_title(discovery), caption, page)
     parts = figure.subfigures(len(recipes), 1, squeeze=False, height_ratios=heights)[:, 0]
     for part, (measure, rows) in zip(parts, recipes.items(), strict=True):
-        linear, log = part.subplots(*((2, 1) if page.is_narrow else (1, 2)), sharey=True)
         looks = {name: other_look(place) for place, name in enumerate(others)} | special[measure]
         best = best_names[measure]
         lines = [_curve_line(row.curve, looks[row.name], row.name == best, row.name == best) for row in rows]
-        draw_curves(linear, log, lines, measure, shorten(curve.definition.name), page, run.graph.units)
+        linear = draw_curves(part, lines, measure, shorten(curve.definition.name), page, run.graph.units)
         style.set_heading(linear, measure.name, f"{measure.summary}, {measure.improves}", page)
         handles = [Line2D([], [], **looks[row.name]) for row in rows]
-        options: Any = {"title": f"recipe and its {measure.name}, best first", "title_fontsize": page.small,
-                        "alignment": "left", "handlelength": 3.2}  # fmt: skip
-        if page.is_paper:
-            style.add_legend(part, handles, labels[measure], loc="outside lower left", ncols=columns, **options)
-        else:
-            style.add_legend(log, handles, labels[measure], loc="upper left", bbox_to_anchor=(1.03, 1), **options)
+        style.add_legend(
+            part, handles, labels[measure], page, title=f"recipe and its {measure.name}, best first",
+            title_fontsize=page.small, alignment="left", handlelength=3.2,
+        )  # fmt: skip
     return figure
 
 
@@ -152,10 +152,9 @@ def curve_figure(curve: Curve, title: str, measure: Measure | None = None) -> Fi
         f"Faithfulness ({curve.definition.summary}) of circuits on {len(curve.full):,} examples; the band is its "
         f"{CONFIDENCE:.0%} interval over resamples of the examples."
     )
-    figure = style.new_figure(7.5, 2.7, title, caption)
-    linear, log = figure.subplots(1, 2, sharey=True)
+    figure = style.new_figure(panel_height(style.SCREEN), title, caption)
     line = _curve_line(curve, BEST, has_band=True, is_filled=measure is not None)
-    draw_curves(linear, log, [line], measure or CMD, shorten(curve.definition.name), style.SCREEN)
+    draw_curves(figure, [line], measure or CMD, shorten(curve.definition.name), style.SCREEN)
     return figure
 
 
@@ -179,43 +178,37 @@ def _curve_line(curve: Curve, look: Look, has_band: bool, is_filled: bool) -> Cu
 
 
 def study_figure(study: Study, page: Page = style.SCREEN) -> Figure:
-    """Draw a row of panels for every model, task and measure."""
+    """Draw a row of panels for every model, task and measure: the reference and the chosen row, and all differences."""
     rows = [(cell, measure) for cell in study.cells for measure in BOTH_MEASURES]
-    heights = [max(2.6, ROW_HEIGHT * len(cell.test[measure]) + 0.9) for cell, measure in rows]
+    upper = panel_height(page) + 2 * page.row_height
+    heights = [upper + page.row_height * len(cell.test[measure]) + 0.9 for cell, measure in rows]
     seeds = f", mean and range over {study.plan.seeds} seeds" if study.plan.seeds > 1 else ""
+    reference = study.cells[0].test[CMD][0].name.lower()
+    chosen_as = "best other scorer" if study.plan.scorers else "recipe that validation chose"
+    every = "scorer" if study.plan.scorers else "recipe, at the parameters that validation chose,"
     caption = (
-        f"Left: greedy and the recipe that validation chose, on test{seeds}; areas are taken over the linear axis. "
-        "Right: every recipe, at the parameters that validation chose, minus greedy, paired over the examples, with "
-        f"{CONFIDENCE:.0%} intervals; filled where the interval excludes 0. The tinted side is the better one."
+        f"Above: {reference} and the {chosen_as}, on test{seeds}; areas are taken over the linear axis. Below: every "
+        f"{every} minus {reference}, paired over the examples, with {CONFIDENCE:.0%} intervals; filled where the "
+        "interval excludes 0. The tinted side is the better one."
     )
-    panel_width = (page.width or 0.0) / (1 if page.is_narrow else 2)
-    title = "Faithfulness on test, and differences from greedy"
-    if page.is_paper:  # curves above differences
-        below = [page.small / 72 * 1.75 * len(cell.test[measure]) + 0.9 for cell, measure in rows]
-        heights = [(4.6 if page.is_narrow else 2.6) + height for height in below]
-    figure = style.new_figure(12.5, sum(heights), title, caption, page)
+    title = f"Faithfulness on test, and differences from {reference}"
+    figure = style.new_figure(sum(heights), title, caption, page)
     parts = figure.subfigures(len(rows), 1, squeeze=False, height_ratios=heights)[:, 0]
     definition = shorten(study.plan.settings.faithfulness.name)
-    for number, (part, (cell, measure)) in enumerate(zip(parts, rows, strict=True)):
-        if not page.is_paper:
-            linear, log, right = part.subplots(1, 3)
-        else:
-            upper, lower = part.subfigures(2, 1, height_ratios=[heights[number] - below[number], below[number]])
-            linear, log = upper.subplots(*((2, 1) if page.is_narrow else (1, 2)))
-            right = lower.subplots()
-        greedy, chosen = cell.test[measure][0], cell.tested(measure)[cell.chosen(measure).name]
-        compared = [(greedy, REFERENCE), (chosen, BEST)][: 1 + (chosen is not greedy)]
-        log.sharey(linear)
-        draw_curves(linear, log, [_mean_line(repeats, look) for repeats, look in compared], measure, definition, page)
+    for part, height, (cell, measure) in zip(parts, heights, rows, strict=True):
+        above, below = part.subfigures(2, 1, height_ratios=[upper, height - upper])
+        first, chosen = cell.test[measure][0], cell.chosen(measure)
+        compared = [(first, REFERENCE), (chosen, BEST)][: 1 + (chosen is not first)]
+        lines = [_mean_line(repeats, look) for repeats, look in compared]
+        linear = draw_curves(above, lines, measure, definition, page)
         place = f"{shorten(short_name(cell.task))}  ·  {shorten(short_name(cell.model))}  ·  {measure.improves}"
-        place = style.fit_text(place, page.width - 1.2, page.small) if page.width else place
         style.set_heading(linear, measure.name, place, page)
-        names = [f"{shorten(r.recipe.name)}  {with_minus_signs(format_number(r.mean))}" for r, _ in compared]
-        names = [style.fit_text(name, panel_width - 1.1, page.small) for name in names] if page.width else names
-        style.add_legend(log, [Line2D([], [], **look) for _, look in compared], names, loc="lower right")
-        style.set_heading(right, measure.name, f"minus greedy's {measure.name}", page)
-        others = [repeats for repeats in cell.test[measure] if repeats is not greedy]
-        draw_differences(right, {r.recipe.name: r.resampled.minus(greedy.resampled) for r in others}, measure, page)
+        names = [f"{shorten(r.name)}  {with_minus_signs(format_number(r.mean))}" for r, _ in compared]
+        style.add_legend(above, [Line2D([], [], **look) for _, look in compared], names, page)
+        axes = below.subplots()
+        style.set_heading(axes, measure.name, f"minus {reference}'s {measure.name}", page)
+        others = {r.name: r.resampled.minus(first.resampled) for r in cell.test[measure][1:]}
+        draw_differences(axes, others, measure, page)
     return figure
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -24,7 +23,6 @@ from ..overview import centred_statistics, omitted_recipes, reference_outcome, r
 from . import style
 from .style import Page
 
-ROW_HEIGHT = 0.2
 VERDICT_COLOURS = {"better": style.BLUE, "worse": style.VERMILLION}
 MAX_EDGES = 25
 BINS = 48
@@ -63,8 +61,7 @@ def draw_dots(axes: Axes, dots: Sequence[Dot], page: Page) -> None:
         axes.plot([dot.value], [row], marker=dot.marker, color=dot.colour, markersize=4.5, markerfacecolor=face)
         text = "" if page.is_narrow else dot.text
         axes.text(1.012, row, text, transform=axes.get_yaxis_transform(), size=page.small, va="center_baseline")
-    labels = [style.fit_text(dot.label, 0.42 * page.width, page.small) if page.width else dot.label for dot in dots]
-    axes.set_yticks(rows, labels)
+    axes.set_yticks(rows, [style.fit_text(dot.label, 0.42 * page.width, page) for dot in dots])
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
 
@@ -97,21 +94,17 @@ def differences_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figur
         comparisons[measure] = {
             row.name: row.resampled.minus(reference.resampled) for row in shown if row is not reference
         }
-    row_height = ROW_HEIGHT * page.small / style.SCREEN.small
-    heights = [row_height * max(1, len(recipes)) + 0.75 for recipes in comparisons.values()]
+    heights = [page.row_height * max(1, len(recipes)) + 0.75 for recipes in comparisons.values()]
     caption = (
         f"Area minus the reference recipe's area, paired over the {discovery.run.test.examples} evaluated examples, "
         f"with its {CONFIDENCE:.0%} interval. Filled: the interval excludes 0; hollow and grey: no significant "
         f"difference. The tinted side is the better one.{omitted_recipes(discovery)}"
     )
-    figure = style.new_figure(7.5, sum(heights), run_title(discovery), caption, page)
+    figure = style.new_figure(sum(heights), run_title(discovery), caption, page)
     panels = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, (measure, recipes) in zip(panels, comparisons.items(), strict=True):
         name = shorten(reference_outcome(discovery, measure).name)
-        text = f"minus {name}'s {measure.name}, {measure.improves}"
-        style.set_heading(
-            axes, measure.name, style.fit_text(text, 0.5 * page.width, page.small) if page.width else text, page
-        )
+        style.set_heading(axes, measure.name, f"minus {name}'s {measure.name}, {measure.improves}", page, 0.6)
         draw_differences(axes, recipes, measure, page)
     return figure
 
@@ -132,19 +125,16 @@ def scores_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figure:
     else:
         intervals = "With a single training example there is nothing to resample, so there are no intervals."
     caption = (
-        f"Mean scores over {run.train.examples} training examples. Left: the {len(strongest)} {units} of the largest "
-        f"absolute mean. Right: all {len(mean):,} {units}, {int((mean > 0).sum()):,} positive (above the line) and "
+        f"Mean scores over {run.train.examples} training examples. Above: the {len(strongest)} {units} of the largest "
+        f"absolute mean. Below: all {len(mean):,} {units}, {int((mean > 0).sum()):,} positive (above the line) and "
         f"{int((mean < 0).sum()):,} negative (below it). {intervals}"
         + (f" {n_zero:,} {units} are 0 or negligible and are not drawn." if n_zero else "")
     )
-    height = max(4.6, ROW_HEIGHT * page.small / style.SCREEN.small * len(strongest) + 1.0)
-    heights = [height, 2.6]
-    figure = style.new_figure(10.5, sum(heights) if page.is_paper else height, run_title(discovery), caption, page)
-    if page.is_paper:
-        left, right = (part.subplots() for part in figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0])
-    else:
-        left, right = figure.subplots(1, 2)
-    style.set_heading(left, f"Strongest {units}", "with intervals", page)
+    heights = [page.row_height * len(strongest) + 1.4, 2.6]
+    figure = style.new_figure(sum(heights), run_title(discovery), caption, page)
+    parts = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
+    upper, lower = (part.subplots() for part in parts)
+    style.set_heading(upper, f"Strongest {units}", "with intervals", page)
     dots, kinds = [], edge_kinds(run.graph)
     for edge in strongest:
         value, low, high = (float(values[edge]) for values in (mean, statistics.low, statistics.high))
@@ -152,15 +142,18 @@ def scores_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figure:
         colour, is_stable = KIND_COLOURS[KINDS[kinds[edge]]], not statistics.sign_unstable[edge]
         marker, text = "o" if statistics.kept[edge] else "X", with_minus_signs(text)
         dots.append(Dot(run.graph.edge_name(edge), value, low, high, colour, is_stable, marker, text))
-    draw_dots(left, dots, page)
-    left.set_xlabel("mean score")
+    draw_dots(upper, dots, page)
+    upper.set_xlabel("mean score")
     handles = [Line2D([], [], color=colour, marker="o", markersize=4.5) for colour in KIND_COLOURS.values()]
     handles += [Line2D([], [], color=style.FAINT, marker="o", markersize=4.5, markerfacecolor="white")]
     handles += [Line2D([], [], color=style.FAINT, marker="X", markersize=4.5)]
     labels = [f"into {kind}" for kind in KIND_COLOURS] + ["sign changes", "fails the bootstrap filter"]
-    _add_legend_below(left, handles, labels, 4, page)
-    style.set_heading(right, f"All {units}", "by absolute mean score", page)
-    _draw_histogram(right, bins, statistics, units, page)
+    style.add_legend(parts[0], handles, labels, page, handlelength=2)
+    style.set_heading(lower, f"All {units}", "by absolute mean score", page)
+    _draw_histogram(lower, bins, statistics, units, page)
+    patches = [Patch(color=style.BLUE), Patch(color=style.VERMILLION)]
+    patches += [Patch(facecolor="white", edgecolor=style.INK, hatch="//////")]
+    style.add_legend(parts[1], patches, ["positive", "negative", "sign changes"], page, handlelength=2)
     return figure
 
 
@@ -200,17 +193,3 @@ def _draw_histogram(axes: Axes, bins: NDArray[np.float64], statistics: EdgeStati
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.minorticks_off()
     axes.set_xlabel("absolute mean score, logarithmic")
-    patches = [Patch(color=style.BLUE), Patch(color=style.VERMILLION)]
-    patches += [Patch(facecolor="white", edgecolor=style.INK, hatch="//////")]
-    labels = ["positive", "negative", "sign changes"]
-    _add_legend_below(axes, patches, labels, 3, page)
-
-
-def _add_legend_below(axes: Axes, handles: Sequence[Artist], labels: Sequence[str], n_columns: int, page: Page) -> None:
-    """Add a legend below a panel: of this many columns on a screen, of as many as fit on a paper."""
-    if page.width is None:
-        options: Any = {"loc": "upper left", "bbox_to_anchor": (0, -0.13), "ncols": n_columns}
-        style.add_legend(axes, handles, labels, handlelength=2, **options)
-    else:
-        n_columns = style.legend_columns(labels, page)
-        style.add_legend(axes.figure, handles, labels, loc="outside lower left", ncols=n_columns, handlelength=2)

@@ -33,37 +33,38 @@ PADDING = 0.06  # of an axis, as a share of its values' range
 
 SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "edgewise", "text.usetex": False, "text.parse_math": False, "text.color": INK,
-    "legend.frameon": False, "legend.borderaxespad": 0.0, "axes.titlelocation": "left", "axes.linewidth": 0.7,
+    "legend.frameon": False, "legend.borderaxespad": 0.5, "axes.titlelocation": "left", "axes.linewidth": 0.7,
     "axes.edgecolor": FAINT, "axes.labelcolor": INK, "axes.spines.top": False, "axes.spines.right": False,
     "xtick.color": FAINT, "ytick.color": FAINT, "xtick.labelcolor": INK, "ytick.labelcolor": INK,
     "xtick.major.width": 0.7, "ytick.major.width": 0.7, "hatch.linewidth": 0.6,
     "pdf.fonttype": 42,  # text stays text
 }  # fmt: skip
 NARROW = 5.0  # in inches: in narrower figures panels are below each other
-HANDLE_WIDTH = 0.7  # in inches: of a line in a legend and the space around it
+HANDLE_WIDTH = 0.75  # in inches: of a line in a legend and the space around it
 
 
 @dataclass(frozen=True)
 class Page:
-    """What a figure is drawn for: a screen, with its own width, a title and a caption, or a paper, which has its own.
+    """What a figure is drawn for: a screen, with a title and a caption, or a paper, which has its own.
 
-    width          of the whole figure in inches; None: what suits the figure
+    width          of the whole figure in inches
     small, normal  font sizes in points, of most texts and of headings
     """
 
-    width: float | None = None
+    width: float = 11.0
     small: float = 7.0
     normal: float = 8.0
-
-    @property
-    def is_paper(self) -> bool:
-        """Whether the figure has the width of a paper's column, and neither title nor caption."""
-        return self.width is not None
+    is_paper: bool = False
 
     @property
     def is_narrow(self) -> bool:
         """Whether panels must be below each other."""
-        return self.width is not None and self.width < NARROW
+        return self.width < NARROW
+
+    @property
+    def row_height(self) -> float:
+        """The height of a row of a dot plot or a legend in inches."""
+        return 0.0286 * self.small
 
 
 SCREEN = Page()
@@ -71,7 +72,7 @@ SCREEN = Page()
 
 def paper(width: float) -> Page:
     """Return the page of a paper whose text or column has a width in inches."""
-    return Page(width, small=8.0, normal=9.0)
+    return Page(width, small=8.0, normal=9.0, is_paper=True)
 
 
 @contextmanager
@@ -96,13 +97,14 @@ class NotebookFigure(Figure):
         return image.getvalue()
 
 
-def new_figure(width: float, height: float, title: str, caption: str, page: Page = SCREEN) -> Figure:
+def new_figure(height: float, title: str, caption: str, page: Page = SCREEN) -> Figure:
     """Return a figure, on a screen with a title above and a caption below; constrained layout makes room for both.
 
-    Width and height, in inches, are without the title and the caption. A paper's figure has the paper's width.
+    The height, in inches, is without the title and the caption.
     """
-    if page.width is not None:
-        return Figure(figsize=(page.width, height), layout=ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.04))
+    width = page.width
+    if page.is_paper:
+        return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.04))
     titles, captions = textwrap.wrap(title, int(7 * width)), textwrap.wrap(caption, int(17.5 * width))
     whole_height = height + 0.15 + 0.21 * len(titles) + 0.15 * len(captions)
     figure = NotebookFigure(figsize=(width, whole_height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
@@ -111,36 +113,41 @@ def new_figure(width: float, height: float, title: str, caption: str, page: Page
     return figure
 
 
-def set_heading(axes: Axes, name: str, text: str, page: Page = SCREEN) -> None:
-    """Write a bold name and a short explanation above axes."""
+def set_heading(axes: Axes, name: str, text: str, page: Page, share: float = 1.0) -> None:
+    """Write a bold name and a short explanation above axes that have a share of the page's width."""
     heading = axes.set_title(name, weight="bold")
     options: Any = {"xycoords": heading, "textcoords": "offset points", "size": page.small, "color": FAINT}
+    text = fit_text(text, share * page.width - 1.2, page)
     axes.annotate(text, (1, 0.21), (6, 0), **options).set_in_layout(False)  # long names must not shrink the panel
 
 
-def fit_text(text: str, width: float, size: float) -> str:
-    """Return a text, or its beginning and "…", so that it fits into a width in inches at a font size in points."""
-    while len(text) > 1 and _text_width(text, size) > width:
-        text = f"{text[: min(len(text) - 2, int(len(text) * width / _text_width(text, size)))]}…"
+def fit_text(text: str, width: float, page: Page) -> str:
+    """Return a text, or its beginning and "…", so that it fits into a width in inches in a page's small font."""
+    while len(text) > 1 and _text_width(text, page) > width:
+        text = f"{text[: min(len(text) - 2, int(len(text) * width / _text_width(text, page)))]}…"
     return text
 
 
-def _text_width(text: str, size: float) -> float:
+def _text_width(text: str, page: Page) -> float:
     """Return the width of a text in inches."""
-    return float(TextPath((0, 0), text, size=size, usetex=False).get_extents().x1) / 72 if text.strip() else 0.0
+    return float(TextPath((0, 0), text, size=page.small, usetex=False).get_extents().x1) / 72 if text.strip() else 0.0
 
 
 def legend_columns(labels: Sequence[str], page: Page) -> int:
     """Return how many columns of a legend with these labels fit on a page."""
-    longest = max((_text_width(label, page.small) for label in labels), default=0.0)
-    return max(1, int((page.width or 0.0) / (longest + HANDLE_WIDTH)))
+    longest = max((_text_width(fit_text(label, page.width - HANDLE_WIDTH, page), page) for label in labels), default=0)
+    return max(1, int(page.width / (longest + HANDLE_WIDTH)))
 
 
-def add_legend(parent: Axes | FigureBase, handles: Sequence[Artist], labels: Sequence[str], **options: Any) -> None:
-    """Add a legend that shows labels as they are: matplotlib would leave out those that begin with an underscore."""
-    legend = parent.legend(list(handles), [str(number) for number in range(len(labels))], **options)
+def add_legend(part: FigureBase, handles: Sequence[Artist], labels: Sequence[str], page: Page, **options: Any) -> None:
+    """Add a legend below a part of a figure, in as many columns as fit.
+
+    It shows labels as they are: matplotlib would leave out those that begin with an underscore.
+    """
+    placeholders, columns = [str(number) for number in range(len(labels))], legend_columns(labels, page)
+    legend = part.legend(list(handles), placeholders, loc="outside lower left", ncols=columns, **options)
     for text, label in zip(legend.get_texts(), labels, strict=True):
-        text.set_text(label)
+        text.set_text(fit_text(label, page.width - HANDLE_WIDTH, page))
 
 
 def padded_limits(values: ArrayLike) -> tuple[float, float]:

@@ -36,34 +36,63 @@ from edgewise import (
 )
 from edgewise.evaluate import compare
 from edgewise.learn import LEARNERS
-from edgewise.report.methods_table import methods_terminal
+from edgewise.recipes.run_info import ModelAccuracy
+from edgewise.report.study_tables import terminal
 from edgewise.runtime.session import Session
 from edgewise.score import SCORERS
-from edgewise.study import Plan, choose_methods, compare_methods, list_cells, mean_ranks
-from edgewise.study.folder import Repeats
-from edgewise.study.methods import FullSizeIlp, MethodCell, MethodComparison, MethodRow
+from edgewise.study import (
+    Cell,
+    Entry,
+    Plan,
+    Repeats,
+    Study,
+    StudyTable,
+    TableRow,
+    choose_scorers,
+    mean_ranks,
+    read_study,
+    run_study,
+)
+from edgewise.study.plan import FullSizeIlp
+from edgewise.study.scorers import scorers_for
 from edgewise.tasks import METRICS, LogitDifference
 
 MODEL = "known/induction"
 WORDS = ("study", "--scorers", "eap,learned", "--learn-steps", "3", "--model", MODEL, "--seeds", "2", "--examples", "8")
 QUIET = Session(progress=lambda *_: None)
-FILES = {"methods.md", "methods.csv", "methods.json", "figure.png", "figure.svg"}
+
+
+def run_plan(names, truth=None, examples=4, **settings):
+    """The only cell of a study of scorers."""
+    scorers, _ = choose_scorers(names, Settings(**settings))
+    plan = Plan(
+        *(("demo", "ioi") if settings else (MODEL, MODEL)), seeds=1, examples=examples, settings=Settings(**settings),
+        scorers=scorers, truth=truth,
+    )  # fmt: skip
+    return run_study(plan, session=QUIET).cells[0]
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """The folder and the JSON of a comparison. Tests must not change it."""
-    folder = tmp_path_factory.mktemp("methods") / "methods"
+    """The folder of a comparison, and scorer -> number -> entry of its table. Tests must not change it."""
+    folder = tmp_path_factory.mktemp("scorers") / "scorers"
     code, out, err = run_command(*WORDS, "--out", folder, "--json")
     assert code == 0, err
-    return folder, json.loads(out)
+    return folder, by_scorer(json.loads(out))
+
+
+def by_scorer(content):
+    rows = {}
+    for entry in content["entries"]:
+        if entry["table"] == "scorers":
+            rows.setdefault(entry["method"], {})[entry["benchmark"]] = entry
+    return rows
 
 
 @pytest.fixture(scope="module")
 def compared():
-    """The rows of a comparison of EAP with the baselines, of one seed."""
-    plan = Plan(MODEL, MODEL, seeds=1, examples=8)
-    return compare_methods(plan, ["eap"], session=QUIET).cells[0].rows
+    """The cell of a comparison of EAP with the baselines, of one seed."""
+    return run_plan(["eap"], examples=8)
 
 
 @cache
@@ -88,46 +117,57 @@ def brute_force_auroc(score, inside):
 
 @pytest.mark.parametrize("name, method", [("eap-ig", EapIg()), ("eap", Eap()), ("learned", TopKLearner(steps=3))])
 def test_numbers_of_the_table_are_those_of_discover(finished, name, method):
-    row = next(row for row in finished[1]["rows"] if row["method"] == name)
+    row = finished[1][name]
     results, truth = [by_hand(method, seed) for seed in range(2)], known_circuit(MODEL).mask
     for measure in (CMD, CPR):
         areas = [result.of(measure)[0].area for result in results]
-        assert row[measure.name] == pytest.approx(np.mean(areas), abs=1e-6)
-        assert row[f"{measure.name} spread"] == pytest.approx(np.std(areas, ddof=1), abs=1e-6)
+        assert row[measure.name]["value"] == pytest.approx(np.mean(areas), abs=1e-6)
+        assert row[measure.name]["spread"] == pytest.approx(np.std(areas, ddof=1), abs=1e-6)
     values = [np.abs(result.of(CMD)[0].rankings[0].value) for result in results]
-    assert row["AUROC"] == pytest.approx(np.mean([brute_force_auroc(value, truth) for value in values]), abs=1e-9)
+    assert row["AUROC"]["value"] == pytest.approx(
+        np.mean([brute_force_auroc(value, truth) for value in values]), abs=1e-9
+    )
     best = [np.argsort(-value)[: truth.sum()] for value in values]
-    assert row["precision"] == pytest.approx(np.mean([truth[edges].mean() for edges in best]), abs=1e-9)
-    assert row["memory"] > 0 and row["seconds per example"] > 0
+    assert row["precision"]["value"] == pytest.approx(np.mean([truth[edges].mean() for edges in best]), abs=1e-9)
+    assert row["memory"]["value"] > 0 and row["seconds per example"]["value"] > 0
 
 
 def test_differences_are_paired_with_eap_ig(finished, compared):
-    row = next(row for row in finished[1]["rows"] if row["method"] == "eap")
-    one, other = by_hand(Eap(), 0), by_hand(EapIg(), 0)
+    rows, (one, other) = finished[1], (by_hand(Eap(), 0), by_hand(EapIg(), 0))
     for measure in (CMD, CPR):
         expected = compare(one.of(measure)[0].curve, other.of(measure)[0].curve, measure)
-        areas = {row.name: row.repeats[measure].resampled for row in compared}
+        areas = {name: repeats.resampled for name, repeats in compared.tested(measure).items()}
         assert areas["eap"].minus(areas["eap-ig"]).record() == pytest.approx(expected.record(), abs=1e-6)
-        assert row[f"{measure.name} verdict"] in ("better", "worse", "no significant difference")
-    baseline = next(row for row in finished[1]["rows"] if row["method"] == "eap-ig")
-    assert baseline["CMD difference"] is None and baseline["CMD verdict"] is None
+        assert rows["eap"][measure.name]["verdict"] in ("better", "worse", "no significant difference")
+        assert rows["eap-ig"][measure.name]["verdict"] == ""
+    with (finished[0] / "tables.csv").open() as file:
+        differences = [row["method"] for row in csv.DictReader(file) if row["table"] == "test-cmd"]
+    assert differences == ["eap", "learned", "random"]
 
 
 def test_random_is_last_and_differs_between_seeds(finished):
-    folder, content = finished
-    assert [row["method"] for row in content["rows"]] == ["eap-ig", "eap", "learned", "random"]
-    random = content["rows"][-1]
-    assert random["seconds per example"] == random["memory"] == 0 and random["CMD spread"] > 0
-    assert random["CMD verdict"] == "worse" and 0.3 < random["AUROC"] < 0.7
-    assert {path.name for path in folder.iterdir()} == FILES
-    with (folder / "methods.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [float(row["CPR"]) for row in rows] == [row["CPR"] for row in content["rows"]]
+    rows = finished[1]
+    assert list(rows) == ["eap-ig", "eap", "learned", "random"]
+    random = rows["random"]
+    assert random["seconds per example"]["value"] == random["memory"]["value"] == 0 and random["CMD"]["spread"] > 0
+    assert random["CMD"]["verdict"] == "worse" and 0.3 < random["AUROC"]["value"] < 0.7
+
+
+def test_a_folder_of_scorers_is_a_study(edgewise, finished, tmp_path):
+    folder, rows = finished
+    cell = read_study(folder).cells[0]
+    assert {name: repeats.mean for name, repeats in cell.tested(CMD).items()} == {
+        name: row["CMD"]["value"] for name, row in rows.items()
+    }
+    assert cell.costs["eap"].seconds == rows["eap"]["seconds per example"]["value"]
+    assert by_scorer(json.loads(edgewise("report", folder, "--json")[1])) == rows
+    (pair, _) = json.loads(edgewise("compare", folder, "eap", "eap-ig", "--json")[1])
+    assert pair["verdict"] == rows["eap"]["CMD"]["verdict"]
 
 
 def test_circuits_of_all_methods_have_equal_sizes(compared):
     for measure in (CMD, CPR):
-        curves = [row.repeats[measure].curves[0] for row in compared]
+        curves = [row.curves[0] for row in compared.test[measure]]
         assert {curve.n_requested for curve in curves} == {curve.n_kept for curve in curves} and len(curves) == 3
 
 
@@ -146,7 +186,7 @@ def test_the_solver_uses_its_whole_budget_for_the_largest_total_value():
 
 
 def test_a_stopped_comparison_resumes_with_the_same_numbers(edgewise, finished, tmp_path, monkeypatch):
-    folder = tmp_path / "methods"
+    folder = tmp_path / "scorers"
     calls = []
 
     def stop_later(*arguments, **options):
@@ -156,91 +196,87 @@ def test_a_stopped_comparison_resumes_with_the_same_numbers(edgewise, finished, 
         return discover(*arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr("edgewise.study.methods.discover", stop_later)
+        patch.setattr("edgewise.study.scorers.discover", stop_later)
         assert edgewise(*WORDS, "--out", folder)[0] == 130
-    assert not folder.exists() and (tmp_path / ".methods.partial").is_dir()
+    assert not folder.exists() and (tmp_path / ".scorers.partial").is_dir()
     scored = []
     monkeypatch.setattr(Eap, "score", lambda *_: scored.append(1))
-    monkeypatch.setattr("edgewise.study.methods.WARM_UP_EXAMPLES", 1)
+    monkeypatch.setattr("edgewise.study.scorers.WARM_UP_EXAMPLES", 1)
     code, out, err = edgewise(*WORDS, "--out", folder, "--json")
     # EAP's second draw of examples was scored when the command was stopped in the call after it.
     assert code == 0 and not scored, err
-    times = ("seconds per example",)
-    for row, expected in zip(json.loads(out)["rows"], finished[1]["rows"], strict=True):
-        assert {k: v for k, v in row.items() if k not in times} == {k: v for k, v in expected.items() if k not in times}
-    assert not (tmp_path / ".methods.partial").exists()
+    for name, row in by_scorer(json.loads(out)).items():
+        expected = finished[1][name]
+        assert {k: row[k] for k in row if "seconds" not in k} == {k: expected[k] for k in row if "seconds" not in k}
+    assert not (tmp_path / ".scorers.partial").exists()
 
 
 def test_a_finished_comparison_is_only_replaced_with_overwrite(edgewise, tmp_path):
     words = (*"study --scorers eap --seeds 1 --examples 4 --model".split(), MODEL, "--out", tmp_path / "out")
     code, table, _ = edgewise(*words)
     assert code == 0
-    before = (tmp_path / "out" / "methods.json").read_bytes()
+    before = (tmp_path / "out" / "tables.json").read_bytes()
     code, out, err = edgewise(*words)  # the same command shows the result
     assert (code, out) == (0, table) and "nothing is computed again" in err
-    assert (tmp_path / "out" / "methods.json").read_bytes() == before
+    assert (tmp_path / "out" / "tables.json").read_bytes() == before
     message = refused(edgewise, *words, "--ablation", "zero")
     assert "made from other inputs" in message and "ablation" in message and "--overwrite" in message
     assert edgewise(*words, "--overwrite")[0] == 0
-    record = json.loads(before)
-    (tmp_path / "out" / "methods.json").write_text(json.dumps(record | {"rows": [{}]}))
-    assert "methods.json can't be read" in refused(edgewise, *words)
     (tmp_path / "out" / "notes.txt").write_text("mine")
     assert "notes.txt" in refused(edgewise, *words, "--overwrite")
 
 
-def test_the_terminal_has_one_table_and_a_legend(edgewise, tmp_path):
+def test_the_terminal_has_a_table_per_model_and_task_and_a_legend(edgewise, tmp_path):
     models = ("--model", f"demo,{MODEL}", "--task", f"ioi,{MODEL}")
     words = ("study", "--scorers", "eap", *models, "--seeds", "1", "--examples", "4", "--out", tmp_path / "out")
     code, out, _ = edgewise(*words)
-    assert code == 0 and out.count("  random") >= 2
-    legend = ("AUROC", "s/example", "mean rank for CMD over 2 cells", "no significant difference")
-    assert all(text in out for text in ("ioi, demo", MODEL, *legend))
-    content = json.loads((tmp_path / "out" / "methods.json").read_text())
-    assert [row["AUROC"] is None for row in content["rows"]] == [True] * 3 + [False] * 3
+    assert code == 0 and out.count("random") >= 2
+    legend = ("AUROC", "seconds per example", "Mean rank over the 2 models and tasks", "no significant difference")
+    assert all(text in out.replace("\n", " ") for text in ("ioi, demo", MODEL, *legend))
+    content = json.loads((tmp_path / "out" / "tables.json").read_text())
+    assert {entry["model"] for entry in content["entries"] if entry["benchmark"] == "AUROC"} == {MODEL}
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_names_of_methods_are_not_folded(width):
+def test_names_of_scorers_are_in_every_part_of_a_table(width):
     """With seeds, marks and a known circuit, the columns that don't fit are below the others."""
-    names = ["information-flow-routes", "eap-ig"]
-    numbers = {"seconds per example": 0.001, "memory": 1e6, "AUROC": 0.5, "precision": 0.5}
-    for measure in ("CPR", "CMD"):
-        numbers |= {measure: 0.1234, f"{measure} spread": 0.01, f"{measure} best": False, f"{measure} verdict": "worse"}
-    cell = {"model": "demo", "task": "ioi", "true_edges": 3}
-    content = {"cells": [cell], "rows": [{"model": "demo", "task": "ioi", "method": name} | numbers for name in names]}
+    heads, names = ("CPR", "CMD", "seconds", "memory", "AUROC", "precision"), ("mask-ig", "eap-ig")
+    rows = tuple(
+        TableRow(name, tuple(Entry(head, name, "ioi", "demo", 0.1234, 0.01, verdict="worse") for head in heads))
+        for name in names
+    )
     text = StringIO()
-    for table in methods_terminal(content, width):
-        Console(file=text, width=width).print(table)
+    for part in terminal(StudyTable("scorers", "", tuple((head,) for head in heads), rows), width):
+        Console(file=text, width=width).print(part)
     lines = text.getvalue().splitlines()
     assert max(map(len, lines)) <= width
-    heads = " ".join(line for line in lines if line.startswith("method")).split()
-    assert [head for head in heads if head != "method"] == ["CPR", "CMD", "s/example", "memory", "AUROC", "precision"]
+    shown = [line.split() for line in lines if set(line.split()) & set(heads)]
+    assert [head for part in shown for head in part] == list(heads)
     for name in names:
-        assert sum(line.startswith(f"  {name} ") for line in lines) == heads.count("method")
+        assert sum(line.startswith(f"{name} ") for line in lines) == len(shown)
 
 
 def test_known_models_go_with_their_own_task_only():
     plan = Plan(("demo", "known/ioi"), ("ioi", "mcqa", "known/ioi"))
-    assert list_cells(plan) == [("demo", "ioi"), ("demo", "mcqa"), ("known/ioi", "known/ioi")]
-    assert list_cells(Plan("my-model", ("known/ioi",))) == [("my-model", "known/ioi")]
+    assert plan.cells == (("ioi", "demo"), ("mcqa", "demo"), ("known/ioi", "known/ioi"))
+    assert Plan("my-model", ("known/ioi",)).cells == (("known/ioi", "my-model"),)
 
 
 def test_all_has_every_scorer_that_metric_and_graph_allow():
     settings = Settings(metric=LogitDifference())
-    names = [method.name for method in choose_methods(["all"], settings, 10)[0]]
-    assert names == [*SCORERS, "random"]
-    large, left_out = choose_methods(["all"], settings, 10**6)
-    assert {method.name for method in large} | set(left_out) == {*SCORERS, "random"}
-    assert set(left_out) == {"exact"} & set(SCORERS)
-    flat, reasons = choose_methods(["all"], Settings(metric=METRICS["kl"]()), 10)
+    every, left_out = choose_scorers(["all"], settings)
+    assert [method.name for method in every] == [*SCORERS, "random"] and not left_out
+    plan = Plan(scorers=every, skip_large=True)
+    assert scorers_for(plan, 10) == list(every) == scorers_for(replace(plan, skip_large=False), 10**6)
+    assert {method.name for method in scorers_for(plan, 10**6)} == {*SCORERS, "random"} - {"exact"}
+    flat, reasons = choose_scorers(["all"], Settings(metric=METRICS["kl"]()))
     assert "eap" in reasons and "eap" not in [method.name for method in flat]
-    of_pairs, reasons = choose_methods(["all"], replace(settings, positions=True), 10)
+    of_pairs, reasons = choose_scorers(["all"], replace(settings, positions=True))
     assert set(reasons) == {name for name, kind in SCORERS.items() if not kind.by_span}
     assert {method.name for method in of_pairs} == {*SCORERS, "random"} - set(reasons)
-    _, reasons = choose_methods(["all"], replace(settings, level="neuron"), 10)
+    _, reasons = choose_scorers(["all"], replace(settings, level="neuron"))
     assert set(reasons) == {name for name, kind in SCORERS.items() if "neuron" not in kind.levels}
-    every, _ = choose_methods(["all", *LEARNERS, "all"], settings, 10, {"steps": 3}, {"steps": 4})
+    every, _ = choose_scorers(["all", *LEARNERS, "all"], settings, {"steps": 3}, {"steps": 4})
     steps = {method.name: method.steps for method in every if hasattr(method, "steps")}
     assert steps["eap-ig"] == 3 and steps["learned"] == 4 and len({m.name for m in every}) == len(every)
 
@@ -250,9 +286,7 @@ def test_a_custom_scorer_is_compared():
     class Mine(Eap):
         name: ClassVar[str] = "mine"
 
-    plan = Plan(MODEL, MODEL, seeds=1, examples=4)
-    rows = compare_methods(plan, [Mine(), "eap"], session=QUIET).cells[0].rows
-    areas = {row.name: row.repeats[CMD].mean for row in rows}
+    areas = {name: repeats.mean for name, repeats in run_plan([Mine(), "eap"]).tested(CMD).items()}
     assert list(areas) == ["eap-ig", "mine", "eap", "random"] and areas["mine"] == areas["eap"]
 
 
@@ -268,22 +302,21 @@ class FixedRepeats(Repeats):
 
 
 def cell_of(**areas):
-    rows = [
-        MethodRow(name, {m: FixedRepeats(m, Recipe(), (), (), value) for m in (CMD, CPR)}, 1.0, 1)
-        for name, value in areas.items()
-    ]
-    return MethodCell("m", "t", 10, {}, tuple(rows), {})
+    test = {
+        m: tuple(FixedRepeats(m, name, Recipe(), (), (), value) for name, value in areas.items()) for m in (CMD, CPR)
+    }
+    return Cell("m", "t", 10, {}, ModelAccuracy(1, 1), test)
 
 
 def test_mean_ranks():
     cells = [cell_of(a=0.1, b=0.3, c=0.3), cell_of(a=0.2, b=0.1, c=0.4, extra=0.0), cell_of(a=0.1, b=0.2, c=0.3)]
-    comparison = MethodComparison(Plan(), tuple(cells))
-    cmd = {rank.method: rank for rank in mean_ranks(comparison, CMD)}
+    study = Study(Plan(), tuple(cells))
+    cmd = mean_ranks(study, CMD)
     # Ties share their places; a method that isn't in all cells has no rank.
-    assert {name: rank.mean for name, rank in cmd.items()} == pytest.approx({"a": 4 / 3, "b": 5.5 / 3, "c": 8.5 / 3})
+    assert {name: rank.value for name, rank in cmd.items()} == pytest.approx({"a": 4 / 3, "b": 5.5 / 3, "c": 8.5 / 3})
     assert (cmd["a"].low, cmd["a"].high) == (1, 2) and (cmd["c"].low, cmd["c"].high) == (2.5, 3)
-    cpr = {rank.method: rank.mean for rank in mean_ranks(comparison, CPR)}
-    assert cpr == pytest.approx({name: 4 - rank.mean for name, rank in cmd.items()})
+    cpr = {name: rank.value for name, rank in mean_ranks(study, CPR).items()}
+    assert cpr == pytest.approx({name: 4 - rank.value for name, rank in cmd.items()})
 
 
 @pytest.mark.parametrize(
@@ -295,12 +328,12 @@ def test_mean_ranks():
         (("--scorers", "eap", "--metric", "kl"), "no slope"),
         (("--scorers", "eap", "--truth", "known/ioi"), "is a circuit of"),
         (("--scorers", "eap", "--truth", "missing.json"), "missing.json"),
-        (("--truth", "known/induction"), "needs --scorers"),
+        (("--truth", "known/induction"), "truth is for a comparison of scorers"),
         (("--scorers", "eap", "--pnr-grid", ".5"), "--pnr-grid would have no effect"),
         (("--scorers", "eap", "--learned"), "--learned would have no effect"),
         (("--scorers", "eap", "--learn-steps", "3"), "nothing would be learned"),
         (("--scorers", "exact", "--positions"), "can't score positions"),
-        (("--scorers", "eap", "--positions", "--truth", "known/ioi"), "one of --truth and --positions"),
+        (("--scorers", "eap", "--positions", "--truth", "known/ioi"), "leave out truth, or positions"),
         (("--positions", "--level", "node"), "one of --positions and --level node"),
     ],
 )
@@ -319,30 +352,28 @@ def test_truth_without_a_value_is_that_of_the_model(edgewise, tmp_path):
 
 
 def test_truth_may_be_a_file(tmp_path):
-    known_circuit(MODEL).save(tmp_path / "truth.json")
-    plan = Plan(MODEL, MODEL, seeds=1, examples=4)
-    cells = [compare_methods(plan, [], truth, session=QUIET).cells[0] for truth in (None, tmp_path / "truth.json")]
-    assert [row.aurocs for row in cells[0].rows] == [row.aurocs for row in cells[1].rows]
-    assert [row.precisions for row in cells[0].rows] == [row.precisions for row in cells[1].rows]
-    assert cells[0].n_true == cells[1].n_true == known_circuit(MODEL).n_edges
+    path = tmp_path / "truth.json"
+    known_circuit(MODEL).save(path)
+    own, given = (run_plan([], truth) for truth in (None, str(path)))
+    for name, cost in own.costs.items():
+        assert (cost.aurocs, cost.precisions) == (given.costs[name].aurocs, given.costs[name].precisions)
+    assert own.n_true == given.n_true == known_circuit(MODEL).n_edges
 
 
 @pytest.mark.parametrize("options, unit", [({"positions": True}, "pair"), ({"level": "node"}, "node")])
-def test_methods_are_compared_on_all_kinds_of_circuits(options, unit):
-    plan = Plan("demo", "ioi", seeds=1, examples=4, settings=Settings(**options))
-    cell = compare_methods(plan, ["eap"], session=QUIET).cells[0]
-    model = load_model("demo", device="cpu")
-    graph = plan.settings.graph(model.graph, load_task("ioi", model, "train", 4))
+def test_scorers_are_compared_on_all_kinds_of_circuits(options, unit):
+    cell, settings, model = run_plan(["eap"], **options), Settings(**options), load_model("demo", device="cpu")
+    graph = settings.graph(model.graph, load_task("ioi", model, "train", 4))
     assert unit in graph.unit and cell.n_edges == graph.n_edges and cell.n_true is None
-    sizes = [int(size * graph.n_edges) for size in plan.settings.sizes]
-    for row in cell.rows:
-        assert list(row.repeats[CMD].curves[0].n_kept) == sizes and not row.aurocs
-        assert np.isfinite(row.repeats[CMD].mean) and (row.memory > 0 or row.name == "random")
+    sizes = [int(size * graph.n_edges) for size in settings.sizes]
+    for name, row in cell.tested(CMD).items():
+        assert list(row.curves[0].n_kept) == sizes and not cell.costs[name].aurocs
+        assert np.isfinite(row.mean) and (cell.costs[name].memory > 0 or name == "random")
 
 
 def test_unknown_objects_raise():
     with pytest.raises(InputError, match="scorer or learner"):
-        choose_methods(["nothing"], Settings())
+        choose_scorers(["nothing"], Settings())
 
 
 def test_a_dry_run_estimates_and_writes_nothing(edgewise, tmp_path, monkeypatch):
@@ -352,10 +383,3 @@ def test_a_dry_run_estimates_and_writes_nothing(edgewise, tmp_path, monkeypatch)
     assert code == 0, err
     stages = [stage["name"] for stage in json.loads(out)["forecasts"][0]["stages"]]
     assert stages == ["score", "score", "learn", "learn", "evaluate"] and list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("command", ["report", "figures"])
-def test_a_folder_of_scorers_says_where_its_tables_are(edgewise, tmp_path, command):
-    (tmp_path / "methods.json").write_text("{}")
-    line = refused(edgewise, command, tmp_path)
-    assert "made by `edgewise study --scorers`" in line and "methods.md" in line
