@@ -141,8 +141,7 @@ def command(
         skip_bad=prompts.skip_bad,
         columns=() if prompts.columns is None else tuple(parse_columns(prompts.columns).items()),
     )
-    uses_cache = not model.no_cache
-    plan.check(uses_cache)  # before anything is written
+    plan.check()  # before anything is written
     if scorers is not None:
         # The attributes of the class are typer's options, which have the default values.
         changed = [name for name, value in asdict(grids).items() if value != getattr(GridOptions, name).default]
@@ -156,13 +155,13 @@ def command(
                 f"{flags} would have no effect with --scorers, which compares scorers and learners by name"
             )
         folder = out_folder or Path("results/methods")
-        _compare_methods(plan, _names([scorers]), truth, common, folder, overwrite, uses_cache, dry_run, json)
+        _compare_methods(plan, _names([scorers]), truth, common, folder, overwrite, dry_run, json)
         return
     out_folder = out_folder or Path("results/study")
     _show_notes(plan, common.time_limit)
     if dry_run:
         with common.session() as session:
-            _show_forecasts(studies.study_forecasts(plan, session.engine, uses_cache), json)
+            _show_forecasts(studies.study_forecasts(plan, session.engine), json)
         return
     with studies.open_study(out_folder, plan, overwrite) as opened, common.session() as session:
         if opened.is_finished:
@@ -172,7 +171,7 @@ def command(
         if opened.threads != runtime.thread_count():
             note(f"it was started with {opened.threads} threads, so the last digits may differ")
         with show_progress(session) as session:
-            study = studies.resume_study(plan, opened, uses_cache, session)
+            study = studies.resume_study(plan, opened, session)
         with status("writing tables and the figure"):
             summary = write_study(study, opened.folder)
     show_study(out_folder, study, summary, json)
@@ -185,7 +184,6 @@ def _compare_methods(
     common: options.RunOptions,
     folder: Path,
     overwrite: bool,
-    cache: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -210,11 +208,11 @@ def _compare_methods(
     else:
         with common.session(folder, dry_run) as session:
             if dry_run:
-                forecasts = studies.method_forecasts(plan, names, **parameters, cache=cache, engine=session.engine)
+                forecasts = studies.method_forecasts(plan, names, **parameters, engine=session.engine)
                 _show_forecasts(forecasts, as_json)
                 return
             with show_progress(session) as session:
-                comparison = studies.compare_methods(plan, names, truth, **parameters, cache=cache, session=session)
+                comparison = studies.compare_methods(plan, names, truth, **parameters, session=session)
             with status("writing the table and the figure"):
                 content = methods_table.write_methods(comparison, folder, overwrite, inputs)
     if as_json:

@@ -246,7 +246,6 @@ def compare_methods(
     *,
     scorer_parameters: Mapping[str, Any] | None = None,
     learner_parameters: Mapping[str, Any] | None = None,
-    cache: bool = True,
     session: Session = DEFAULT_SESSION,
 ) -> MethodComparison:
     """Compare methods on every model and task of a plan: rank on train, evaluate on test, over seeds.
@@ -260,8 +259,6 @@ def compare_methods(
         As `names` and so on in `choose_methods`.
     truth
         The true circuit of the models, a file or known/NAME. By default that of models known/NAME on their own task.
-    cache
-        As in `load_model`.
     session
         Store, engine and progress. With a store, a stopped call resumes, and EAP-IG scores are computed once.
 
@@ -286,7 +283,7 @@ def compare_methods(
     with session.reporting() as session:
         for name in plan.models:
             tasks = [task for model, task in pairs if model == name]
-            model = load_source(plan.source(name, cache))
+            model = load_source(plan.source(name))
             if known is not None and known.graph != model.graph:
                 raise InputError(f"{truth} is a circuit of {known.graph}, but {name} is {model.graph}")
             listed, left_out = choose_methods(
@@ -379,7 +376,6 @@ def method_forecasts(
     *,
     scorer_parameters: Mapping[str, Any] | None = None,
     learner_parameters: Mapping[str, Any] | None = None,
-    cache: bool = True,
     engine: Engine = IN_PROCESS,
 ) -> list[Forecast]:
     """Forecast the cost of a comparison for each model. The examples of seed 0 stand for those of all seeds."""
@@ -400,4 +396,4 @@ def method_forecasts(
         selected, times = SelectWork(splits[TRAIN], settings, recipes), plan.seeds * len(listed)
         return [*works, EvaluateWork(splits[TEST], settings, selected=selected, times=times)]
 
-    return forecast_models(plan, list_cells(plan), list_work, engine, cache)
+    return forecast_models(plan, list_cells(plan), list_work, engine)

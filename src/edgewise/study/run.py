@@ -31,17 +31,13 @@ from .plan import TEST, TRAIN, VALIDATION, Plan
 OVERLAP_RESAMPLES = 5
 
 
-def run_study(
-    plan: Plan, folder: str | Path, overwrite: bool = False, cache: bool = True, session: Session = DEFAULT_SESSION
-) -> Study:
+def run_study(plan: Plan, folder: str | Path, overwrite: bool = False, session: Session = DEFAULT_SESSION) -> Study:
     """Run the unfinished cells of a plan in a folder. A model whose cells are all finished is not loaded.
 
     Parameters
     ----------
     overwrite
         Replace another study in the folder, once this one is finished.
-    cache
-        As in `load_model`.
     session
         Engine and progress. The study has its own store, in the folder.
 
@@ -55,10 +51,10 @@ def run_study(
     >>> edgewise.run_study(edgewise.Plan("demo", "ioi", seeds=2), "results/study")
     """
     with study_folder.open_study(Path(folder), plan, overwrite) as opened:
-        return resume_study(plan, opened, cache, session)
+        return resume_study(plan, opened, session)
 
 
-def resume_study(plan: Plan, opened: OpenStudy, cache: bool = True, session: Session = DEFAULT_SESSION) -> Study:
+def resume_study(plan: Plan, opened: OpenStudy, session: Session = DEFAULT_SESSION) -> Study:
     """Run the unfinished cells of a plan in a folder that is open for it."""
     store, record = Store(opened.folder / study_folder.STORE), study_folder.read_study_file(opened.folder)["plan"]
     cells: dict[tuple[str, str], Cell] = {}
@@ -80,7 +76,7 @@ def resume_study(plan: Plan, opened: OpenStudy, cache: bool = True, session: Ses
                 key = study_folder.cell_key(record, name, task)
                 cell = study_folder.find_cell(store, key, plan, name, task)
                 if cell is None:
-                    model = model or load_source(plan.source(name, cache))
+                    model = model or load_source(plan.source(name))
                     cell = _run_cell(plan, model, name, task, session, advance)
                     study_folder.save_cell(store, key, cell)
                     advance()
@@ -169,7 +165,7 @@ def _over_seeds(
     return collect_repeats(recipes[0], zip(*by_seed, strict=True), data_seeds)
 
 
-def study_forecasts(plan: Plan, engine: Engine = IN_PROCESS, cache: bool = True) -> list[Forecast]:
+def study_forecasts(plan: Plan, engine: Engine = IN_PROCESS) -> list[Forecast]:
     """Forecast the cost of a study for each of its models. The examples of seed 0 stand for those of all seeds."""
     learners = dict.fromkeys(recipe.learner for _, recipe in plan.recipes(0) if recipe.learner is not None)
     settings = plan.settings
@@ -189,9 +185,7 @@ def study_forecasts(plan: Plan, engine: Engine = IN_PROCESS, cache: bool = True)
             EvaluateWork(splits[TEST], settings, selected=selected[tested], times=draws),
         ]
 
-    return forecast_models(
-        plan, [(name, task) for name in plan.models for task in plan.tasks], list_work, engine, cache
-    )
+    return forecast_models(plan, [(name, task) for name in plan.models for task in plan.tasks], list_work, engine)
 
 
 def forecast_models(
@@ -199,12 +193,11 @@ def forecast_models(
     cells: Sequence[tuple[str, str]],
     list_work: Callable[[Model, str], list[Work]],
     engine: Engine,
-    cache: bool,
 ) -> list[Forecast]:
     """Forecast the cost of each model: of what `list_work` lists for each of its tasks in `cells`."""
     forecasts = []
     for name in plan.models:
-        model = load_source(plan.source(name, cache))
+        model = load_source(plan.source(name))
         works = [work for of_model, task in cells if of_model == name for work in list_work(model, task)]
         forecasts.append(forecast(model, works, engine, exact=True))
     return forecasts
