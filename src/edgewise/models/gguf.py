@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from ..io.reading import file_size, wrap_read_errors
@@ -34,8 +35,8 @@ def parse_header_once(gguf: str | None) -> Iterator[None]:
         return
     import gguf as library
 
-    names = ("GGUFReader", "get_tensor_name_map")
-    with patch.multiple(library, **{name: cache(getattr(library, name)) for name in names}):
+    cached: dict[str, Any] = {name: cache(getattr(library, name)) for name in ("GGUFReader", "get_tensor_name_map")}
+    with patch.multiple(library, **cached):
         yield
 
 
