@@ -110,6 +110,17 @@ def test_the_optimum_does_not_depend_on_the_first_window(monkeypatch, window):
         check_optimal(seed)
 
 
+@pytest.mark.parametrize("tried, reliable", [(1, 1), (2, 1), (100, 100)])
+def test_the_optimum_does_not_depend_on_the_columns_that_are_branched_on(monkeypatch, tried, reliable):
+    set_window(monkeypatch, 0)
+    monkeypatch.setattr("edgewise.select.programs.MAX_TRIED", tried)
+    monkeypatch.setattr("edgewise.select.programs.RELIABLE", reliable)
+    for seed in SEEDS[:40]:
+        check_optimal(seed)
+    for seed in range(8):
+        check_optimal(seed, LARGE)
+
+
 @cache
 def fractional_programs():
     """Programs of the grid whose relaxation isn't integral: program, relaxation, and the best integral objective.

@@ -24,7 +24,7 @@ from ..core.statistics import MAX_RESAMPLES, percentile_interval, resampling_wei
 from ..errors import InputError
 from ..method import check_is
 from .curve import Curve, areas
-from .measures import CPR, MIB, Faithfulness, Measure, faithfulness
+from .measures import MIB, Faithfulness, Measure, faithfulness
 
 FloatArray = NDArray[np.float64]
 RESAMPLES = 2000
@@ -208,8 +208,11 @@ def faithfulness_intervals(
     full, empty  [example] the metric of the full and of the empty circuit
     """
     estimates = faithfulness(values.mean(1), float(full.mean()), float(empty.mean()), definition).tolist()
-    draws = _draw(values, full, empty, definition, resamples, seed).T
-    return tuple(Resampled(CPR, *each).interval(confidence) for each in zip(estimates, draws, strict=True))
+    intervals = []
+    for estimate, draws in zip(estimates, _draw(values, full, empty, definition, resamples, seed).T, strict=True):
+        reach = _reach(estimate, draws, confidence)
+        intervals.append(Interval(estimate, estimate - reach, estimate + reach, confidence))
+    return tuple(intervals)
 
 
 def _reach(estimate: float, draws: FloatArray, confidence: float) -> float:

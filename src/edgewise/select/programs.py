@@ -1,12 +1,14 @@
 """Linear and integer programs, given as arrays: relaxations with HiGHS, and branch and bound.
 
 A general solver spends seconds on presolve, cuts and heuristics even if only a few columns are fractional. Branching on
-those takes milliseconds, if each relaxation starts from its parent's basis.
+those takes milliseconds, if each relaxation starts from its parent's basis. A column whose effect is unknown is tried
+first (strong branching): both its sides are solved, and the column that lowers the bound most is taken.
 """
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from dataclasses import dataclass
 
 import highspy
@@ -19,6 +21,10 @@ TOLERANCE = 1e-9
 # A column this close to a whole number counts as integral.
 INTEGRAL = 1e-7
 
+# Columns tried per node of the tree, and how often a column is tried before its mean loss is relied on.
+MAX_TRIED = 8
+RELIABLE = 2
+
 FloatArray = NDArray[np.float64]
 Bounds = dict[int, tuple[float, float]]
 
@@ -27,7 +33,7 @@ Bounds = dict[int, tuple[float, float]]
 class Program:
     """max cost . x  with  row_lower <= A x <= row_upper  and  lower <= x <= upper; A as (rows, columns, entries).
 
-    priority  [column] the fractional column of the largest priority is branched on; of these, the most fractional
+    priority  [column] columns of priority 0 are branched on last; of the others, the largest priority is tried first
     """
 
     cost: FloatArray
@@ -139,7 +145,7 @@ def search_integers(program: Program, relaxed: Answer, known: float, deadline: f
 
 
 class _Tree:
-    """The state of a search: the solver, the open nodes and the best answer."""
+    """The state of a search: the solver, the open nodes, the best answer, and how much columns lowered the bound."""
 
     def __init__(self, program: Program, relaxed: Answer, known: float, deadline: float, work: float) -> None:
         self.program, self.known, self.deadline, self.work = program, known, deadline, work
@@ -150,6 +156,8 @@ class _Tree:
         # Devex: the weights of steepest edge are computed anew for every basis, which takes longer than the iterations.
         self.solver.setOptionValue("simplex_dual_edge_weight_strategy", 1)
         self.solver_bounds: Bounds = {}
+        # column: losses of the bound per unit, down and up
+        self.losses: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
         self.nodes = [self._node({}, relaxed)]
 
     def search(self) -> Search:
@@ -167,21 +175,55 @@ class _Tree:
             self.nodes += sorted(self._branch(node), key=lambda child: child.objective)
 
     def _branch(self, node: Node) -> list[Node]:
+        """Return the open children of a node, for the column that lowers the bound most."""
+        scores = np.array([self._score(*each) for each in zip(node.columns, node.values, strict=True)])
+        untried = np.isnan(scores)
+        mean = float(scores[~untried].mean()) if not untried.all() else 1.0
+        expected = self.program.priority[node.columns] * (1 + np.abs(node.values - np.rint(node.values)))
+        scores[untried] = mean * expected[untried]
+        max_tried = 1 if self.known == -np.inf else MAX_TRIED  # a first solution matters more than a good column
+        best_score, best, n_tried = -1.0, (-1, 0.0), 0
+        best_children: list[Node] | None = None
+        for place in np.argsort(-scores, kind="stable").tolist():
+            column, value, score = node.columns[place], node.values[place], float(scores[place])
+            children = None
+            if len(self.losses[column]) < RELIABLE:
+                if n_tried == max_tried or (n_tried and time.perf_counter() > self.deadline):
+                    continue
+                n_tried += 1
+                children = self._children(node, column, value)
+                if len(children) < 2:
+                    return children
+                score = self._score(column, value)
+            if score > best_score:
+                best_score, best, best_children = score, (column, value), children
+        return self._children(node, *best) if best_children is None else best_children
+
+    def _score(self, column: int, value: float) -> float:
+        """Return how much branching on a column is expected to lower the bound; NaN if it was never tried."""
+        if not self.losses[column]:
+            return float("nan")
+        share = value - np.floor(value)
+        down, up = np.mean(self.losses[column], axis=0)
+        return float(max(down * share, self.rounding) * max(up * (1 - share), self.rounding))
+
+    def _children(self, node: Node, column: int, value: float) -> list[Node]:
         """Solve both sides of a column, keep the best answer, and return the sides that may have a better one."""
-        distances = np.abs(node.values - np.rint(node.values))
-        place = int(np.argmax(self.program.priority[node.columns] + distances))
-        column, floor = node.columns[place], float(np.floor(node.values[place]))
         low, high = node.bounds.get(column, (float(self.program.lower[column]), float(self.program.upper[column])))
-        children = []
-        for side in ((low, floor), (floor + 1, high)):
+        children, losses, floor = [], [], float(np.floor(value))
+        # The largest loss that matters; without a known answer, that of a side without solution.
+        most = node.objective - self.known if self.known > -np.inf else abs(node.objective) + 1.0
+        for side, distance in (((low, floor), value - floor), ((floor + 1, high), floor + 1 - value)):
             bounds = node.bounds | {column: side}
             answer = self._solve(bounds, node.basis)
-            if answer.x is None or answer.objective <= self.known + self.rounding:
-                continue
-            if is_integral(answer.x).all():
+            is_open = answer.x is not None and answer.objective > self.known + self.rounding
+            loss = most if answer.x is None else min(node.objective - answer.objective, most)
+            losses.append(loss / distance)
+            if answer.x is not None and is_open and is_integral(answer.x).all():
                 self.best, self.known = answer, answer.objective
-            else:
+            elif is_open:
                 children.append(self._node(bounds, answer))
+        self.losses[column].append((losses[0], losses[1]))
         return children
 
     def _solve(self, bounds: Bounds, basis: highspy.HighsBasis) -> Answer:
@@ -197,5 +239,7 @@ class _Tree:
 
     def _node(self, bounds: Bounds, answer: Answer) -> Node:
         assert answer.x is not None and answer.basis is not None
-        columns = np.flatnonzero(~is_integral(answer.x))
+        fractional = ~is_integral(answer.x)
+        preferred = fractional & (self.program.priority > 0)
+        columns = np.flatnonzero(preferred if preferred.any() else fractional)
         return Node(bounds, answer.objective, answer.basis, columns.tolist(), answer.x[columns].tolist())
