@@ -182,12 +182,6 @@ def empty_figure(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Nothing that is tested is kept in the user's cache."""
-    os.environ["EDGEWISE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
-
-
-@pytest.fixture(autouse=True, scope="session")
 def no_sync() -> Iterator[None]:
     """Files of tests need not survive a power cut, so tests do not wait for the disk."""
     with pytest.MonkeyPatch.context() as patch:

@@ -15,6 +15,7 @@ import pytest
 import torch
 import transformers
 from conftest import FAMILIES, build, random_task
+from fuzz import valid
 from safetensors.torch import load_file, save_file
 from transformers import OPTConfig, OPTForCausalLM, Phi3Config, Phi3ForCausalLM
 
@@ -120,6 +121,20 @@ def test_errors_for_missing_packages_say_how_to_install_them(tmp_path, monkeypat
     (tmp_path / "some.gguf").write_bytes(b"GGUF")
     with pytest.raises(InputError, match=r"gguf and accelerate: pip install 'edgewise\[gguf\]'"):
         find_model_files(str(tmp_path / "some.gguf"))
+
+
+@pytest.mark.skipif(not valid.HAS_GGUF, reason="gguf isn't installed")
+def test_a_gguf_file_has_the_weights_that_transformers_reads_and_its_header_is_parsed_once(tmp_path, monkeypatch):
+    import gguf
+
+    path = tmp_path / "tiny.gguf"
+    path.write_bytes(valid.gguf()[path.name])
+    expected = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name, dtype=torch.float32)
+    read, parsed = gguf.GGUFReader, []
+    monkeypatch.setattr(gguf, "GGUFReader", lambda *path: parsed.append(path) or read(*path))
+    weights = load_model(path).module.state_dict()
+    assert len(parsed) == 1
+    torch.testing.assert_close(weights, expected.state_dict(), rtol=0, atol=0)
 
 
 def test_a_broken_gguf_file_raises_an_input_error(tmp_path):

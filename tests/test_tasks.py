@@ -63,6 +63,9 @@ class Pieces:
         assert not add_special_tokens
         return {"input_ids": [[self.id(piece) for piece in re.findall(self.pattern, text)] for text in texts]}
 
+    def decode(self, tokens):
+        return "".join(list(self.vocabulary)[token - 1] for token in tokens)
+
 
 # How families of tokenizers treat numbers: a space and up to two digits together, up to three digits, one by one.
 NUMBERS = {

@@ -291,7 +291,7 @@ def test_answers_that_the_tokenizer_does_not_know_are_dropped(tmp_path):
     rows = [ioi(), ioi(subject="Zebulon", third="Anna"), ioi(subject="Zebulon", indirect="Yorick", third="Anna")]
     task = load_task(f"mib/ioi={write(tmp_path / 'train.jsonl', rows)}", load("demo"))
     assert len(task) == 1
-    assert dict(task.dropped) == {"with an answer that the tokenizer doesn't know": 1, SAME: 1}
+    assert dict(task.dropped) == {"with an answer that the tokenizer doesn't know": 2}
 
 
 def test_the_command_counts_what_is_kept_and_dropped(edgewise, tmp_path):

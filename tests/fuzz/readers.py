@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -218,7 +217,6 @@ def read_model(name: str) -> Read:
     def read(folder: Path, given: Input) -> None:
         from edgewise.models import inspect_model, load_model
 
-        os.environ["EDGEWISE_CACHE"] = str(folder.parent / "cache")
         if given.read == "inspect":
             facts = inspect_model(folder / name)
             check(facts.parameters > 0 and facts.graph.n_edges > 0, "a model has parameters")

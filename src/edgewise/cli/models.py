@@ -26,7 +26,6 @@ def command(
     length: int = option(20, "Model", "Tokens of the prompt that memory is estimated for.", min=1),
     dtype: str = options.DTYPE,
     trust_remote_code: bool = options.TRUST_REMOTE_CODE,
-    no_cache: bool = options.NO_CACHE,
     json: bool = options.JSON,
 ) -> None:
     """List the supported model families, or describe one model: its graph, and the memory that it needs.
@@ -36,7 +35,7 @@ def command(
     if name is None:
         _list_families(json)
         return
-    source = models.ModelSource(name, "cpu", dtype, trust_remote_code=trust_remote_code, cache=not no_cache)
+    source = models.ModelSource(name, "cpu", dtype, trust_remote_code=trust_remote_code)
     facts, _ = models.inspect_source(source)
     graph = facts.graph
     record = {

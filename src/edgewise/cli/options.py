@@ -88,7 +88,6 @@ DTYPE = option(
     "auto", "Model", "Number format of the model.", choices=("auto", "float32", "bfloat16", "float16", "float64")
 )
 TRUST_REMOTE_CODE = option(False, "Model", "Run code that comes with the model. It is never run otherwise.")
-NO_CACHE = option(False, "Model", "De-quantise a .gguf file again, and store nothing in the user's cache.")
 EXAMPLES = option(None, "Task", "Number of prompt pairs: by default 200 for a generator, else all.", min=1)
 SPLIT_HELP = "The examples to use: train, validation or test; all: every row of a file without splits."
 SCORED_SPLIT = option("train", "Task", SPLIT_HELP)
@@ -146,7 +145,6 @@ class ModelOptions:
         choices=("auto", "yes", "no"),
     )  # fmt: skip
     trust_remote_code: bool = TRUST_REMOTE_CODE
-    no_cache: bool = NO_CACHE
     device: str = option(
         "auto", "Machine",
         "A torch device; auto: the best one; cuda:0,cuda:1 splits the layers over these; all: over all GPUs, then the "
@@ -156,7 +154,7 @@ class ModelOptions:
     def load(self) -> models.Model:
         """Load the model, with a status line."""
         began = time.perf_counter()
-        options = (self.device, self.dtype, self.bos, self.trust_remote_code, not self.no_cache)
+        options = (self.device, self.dtype, self.bos, self.trust_remote_code)
         with status(f"loading {self.model}"):
             model = models.load_source(models.ModelSource(self.model, *options))
         where = f"on {model.transformer.device_names}, {model.transformer.dtype}, {runtime.thread_count()} threads"

@@ -141,8 +141,7 @@ def command(
         **({} if scorers is None else _choose_scorers(_names([scorers]), settings, common, grids)),
         truth=truth,
     )
-    uses_cache = not model.no_cache
-    plan.check(uses_cache)  # before anything is written
+    plan.check()  # before anything is written
     folder = out_folder or Path("results/study" if scorers is None else "results/scorers")
     is_made = not overwrite and studies.is_study(folder)
     earlier = studies.read_study(folder) if is_made else None  # raises if it is a study of another version
@@ -150,15 +149,15 @@ def command(
     _show_notes(plan, common.time_limit)
     with common.session(folder, dry_run) as session:
         if dry_run:
-            _show_forecasts(studies.study_forecasts(plan, session.engine, uses_cache), json)
+            _show_forecasts(studies.study_forecasts(plan, session.engine), json)
             return
         inputs = made_from(plan=plan.record(), files=plan.files())
         if earlier is not None:
             check_same(folder, earlier.made_from or None, inputs)
             show_study(folder, earlier, json)
             return
-        with resume(session, what="study") as session:
-            study = replace(studies.run_study(plan, uses_cache, session), made_from=inputs)
+        with resume(session) as session:
+            study = replace(studies.run_study(plan, session), made_from=inputs)
         with status("writing tables and the figure"):
             write_study(study, folder, overwrite)
     show_study(folder, study, json)

@@ -21,7 +21,7 @@ from ..graph import Graph
 from ..io.reading import wrap_read_errors
 from ..io.records import read_json
 from .families import FAMILIES, check_config
-from .gguf import check_header, find_config
+from .gguf import check_header, parse_header_once
 from .memory import Need, Shape, can_keep_streams, circuit_need, scoring_need, weighted_need
 from .model import ModelSource, bos_name, choose_devices, choose_dtype, dtype_name
 from .model_files import CONFIG_FILE, MODEL_CHOICES, ModelFiles, find_model_files
@@ -79,14 +79,12 @@ class ModelFacts:
         }
 
 
-def inspect_model(
-    name: str | Path, trust_remote_code: bool = False, dtype: str | torch.dtype = "auto", cache: bool = True
-) -> ModelFacts:
+def inspect_model(name: str | Path, trust_remote_code: bool = False, dtype: str | torch.dtype = "auto") -> ModelFacts:
     """Return what a model's config says about it, without loading its weights.
 
     Parameters
     ----------
-    name, trust_remote_code, cache
+    name, trust_remote_code
         As for `load_model`.
     dtype
         The dtype that sizes are computed for; 'auto' is the dtype of the stored weights.
@@ -101,7 +99,7 @@ def inspect_model(
     InputError
         If there is no such model, or its config describes one that edgewise does not support.
     """
-    source = ModelSource(str(name), "cpu", dtype_name(dtype), trust_remote_code=trust_remote_code, cache=cache)
+    source = ModelSource(str(name), "cpu", dtype_name(dtype), trust_remote_code=trust_remote_code)
     return inspect_source(source)[0]
 
 
@@ -110,13 +108,9 @@ def inspect_source(source: ModelSource) -> tuple[ModelFacts, Any]:
     import transformers
 
     files = find_model_files(source.name)
-    is_gguf = files.gguf is not None
-    with silence_transformers():
-        if files.gguf is not None and source.cache:
-            copy = find_config(Path(files.location) / files.gguf, source.content)
-            files = files if copy is None else ModelFiles(str(copy))
+    with silence_transformers(), parse_header_once(files.gguf):
         config = read_config(source, files)
-        stored = (None if is_gguf else getattr(config, "dtype", None)) or torch.float32
+        stored = (None if files.gguf else getattr(config, "dtype", None)) or torch.float32
         dtype = stored if source.dtype == "auto" else choose_dtype(source.dtype, stored, torch.device("cpu"))
         with wrap_read_errors(f"model {source.name!r}", MODEL_CHOICES), torch.device("meta"):
             module = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=source.trust_remote_code)

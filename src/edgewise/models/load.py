@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any
@@ -19,7 +18,7 @@ from ..io.reading import wrap_read_errors
 from ..io.records import read_json
 from .config import inspect_source, least_parameters, read_config, silence_transformers
 from .families import build_transformer
-from .gguf import check_header, find_or_make_copy
+from .gguf import parse_header_once
 from .model import (
     RESERVED_TOKENS,
     Model,
@@ -71,7 +70,6 @@ def load_model(
     dtype: str | torch.dtype = "auto",
     bos: str | bool = "auto",
     trust_remote_code: bool = False,
-    cache: bool = True,
 ) -> Model:
     """Load a model.
 
@@ -92,8 +90,6 @@ def load_model(
         were trained with it.
     trust_remote_code
         Whether code that comes with the model may run.
-    cache
-        Whether to de-quantise a .gguf file only once and keep the result in the user's cache.
 
     Returns
     -------
@@ -104,7 +100,7 @@ def load_model(
     InputError
         If the model can't be found, read or placed on the device, or is not supported.
     """
-    source = ModelSource(str(name), str(device), dtype_name(dtype), bos_name(bos), trust_remote_code, cache)
+    source = ModelSource(str(name), str(device), dtype_name(dtype), bos_name(bos), trust_remote_code)
     model = load_source(source)
     return replace(model, loaded_weights=weights_digest(model.module))
 
@@ -112,9 +108,10 @@ def load_model(
 def load_source(source: ModelSource) -> Model:
     """Load the model that `source` describes; see `load_model`. For callers that never edit its weights."""
     source = replace(source)  # the old one may remember the content of files that have changed since
-    with silence_transformers(), default_torch_modes():
+    files = find_model_files(source.name)
+    with silence_transformers(), default_torch_modes(), parse_header_once(files.gguf):
         before = files_state(source.name, source.trust_remote_code)
-        module, tokenizer = _load_module(source)
+        module, tokenizer = _load_files(files, source)
         _check_module(module, source.name)
         _ = source.content  # now, so that the weights and the digest are those of the same files
         if files_state(source.name, source.trust_remote_code) != before:
@@ -187,24 +184,6 @@ def _wrap_module(module: Any, tokenizer: Any, name: str, bos: str | bool) -> Mod
             f"{model.vocabulary} tokens; check that they belong together, or use bos='no'"
         )
     return model
-
-
-def _load_module(source: ModelSource) -> tuple[Any, Any]:
-    """Return the HuggingFace model and its tokenizer. A .gguf file is read from its copy in the cache."""
-    files = find_model_files(source.name)
-    if files.gguf is None or files.untrained or not source.cache:
-        return _load_files(files, source)
-    path = Path(files.location) / files.gguf
-    dtype = choose_dtype(source.dtype, None, choose_devices(source.device)[0])
-    dequantise = partial(_load_files, files, replace(source, device="cpu"))
-    copy = find_or_make_copy(path, source.content, dtype, check_header(path), dequantise)
-    if copy is None:
-        return _load_files(files, source)
-    try:
-        return _load_files(ModelFiles(str(copy)), source)
-    except InputError as error:
-        message = f"{error} (read from the copy in the cache, {copy}; if it is damaged, delete it)"
-        raise InputError(message) from error
 
 
 def _load_files(files: ModelFiles, source: ModelSource) -> tuple[Any, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,17 +29,13 @@ CONTROL_GROUP = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True)
 class ModelSource:
-    """How a model is loaded, so that another process can load the same model: the arguments of `load_model`.
-
-    cache  is not compared: it changes how fast the model loads, not the model
-    """
+    """How a model is loaded, so that another process can load the same model: the arguments of `load_model`."""
 
     name: str = DEMO
     device: str = "auto"
     dtype: str = "auto"
     bos: str = "auto"
     trust_remote_code: bool = False
-    cache: bool = field(default=True, compare=False)
 
     @cached_property
     def digest(self) -> str:

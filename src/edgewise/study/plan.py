@@ -230,11 +230,11 @@ class Plan:
             if task == model or (task not in pairs and model not in pairs)
         )
 
-    def source(self, model: str, cache: bool = True) -> ModelSource:
-        """Return how one of the models is loaded. `cache` isn't part of the plan."""
+    def source(self, model: str) -> ModelSource:
+        """Return how one of the models is loaded."""
         from ..models import ModelSource
 
-        return ModelSource(model, self.device, self.dtype, self.bos, self.trust_remote_code, cache)
+        return ModelSource(model, self.device, self.dtype, self.bos, self.trust_remote_code)
 
     def recipes(self, seed: int) -> tuple[tuple[Measure, Recipe], ...]:
         """Return (measure, recipe) pairs in the order of all tables and files.
@@ -279,12 +279,12 @@ class Plan:
         """Return plain data for JSON."""
         return as_record(self)
 
-    def check(self, cache: bool = True) -> None:
+    def check(self) -> None:
         """Raise InputError for models that can't be loaded, as far as this is known without their weights."""
         from ..models import check_source
 
         for name in self.models:
-            check_source(self.source(name, cache))
+            check_source(self.source(name))
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Plan:

@@ -44,13 +44,11 @@ from .scorers import RandomRanking, compare_scorers, scorers_for
 OVERLAP_RESAMPLES = 5
 
 
-def run_study(plan: Plan, cache: bool = True, session: Session = DEFAULT_SESSION) -> Study:
+def run_study(plan: Plan, session: Session = DEFAULT_SESSION) -> Study:
     """Run a plan: a cell for every model and task.
 
     Parameters
     ----------
-    cache
-        As in `load_model`.
     session
         Store, engine and progress. With a store, a stopped call resumes; a model whose cells are all finished is not
         loaded.
@@ -82,7 +80,7 @@ def run_study(plan: Plan, cache: bool = True, session: Session = DEFAULT_SESSION
                 key = unit_key("cell", plan=plan, files=files, model=name, task=task)
                 unit = store.find(key)
                 if unit is None:
-                    model = model or load_source(plan.source(name, cache))
+                    model = model or load_source(plan.source(name))
                     unit = store.save(key, cell_unit(_run_cell(plan, model, name, task, truth, session)))
                 cells[task, name] = read_cell(unit, plan, task, name)
         session.report("study", len(cells), len(plan.cells))
@@ -179,11 +177,11 @@ def _over_seeds(
     return collect_repeats(named(recipes[0]), zip(*by_seed, strict=True), data_seeds)
 
 
-def study_forecasts(plan: Plan, engine: Engine = IN_PROCESS, cache: bool = True) -> list[Forecast]:
+def study_forecasts(plan: Plan, engine: Engine = IN_PROCESS) -> list[Forecast]:
     """Forecast the cost of a study for each of its models. The examples of seed 0 stand for those of all seeds."""
     forecasts = []
     for name in plan.models:
-        model = load_source(plan.source(name, cache))
+        model = load_source(plan.source(name))
         list_work = _scorer_work if plan.scorers else _recipe_work
         works = [work for task, of_model in plan.cells if of_model == name for work in list_work(plan, model, task)]
         forecasts.append(forecast(model, works, engine, exact=True))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from .draw import SPLITS, TENTHS
 from .files import TEXT, TOKENS, VALIDATION_NAMES, NumberedRows, has_surrogate, read_rows, task_of_rows
 from .spans import CharacterSpan, end_span
 from .task import PromptPair, Task, TokenReader
-from .tokens import answer_tokens, tokenize_usable
+from .tokens import UnusableError, answer_tokens, has_offsets, try_tokenize
 
 TokenCount = Callable[[str], int]
 KINDS = (".jsonl", ".parquet")
@@ -173,9 +173,14 @@ def read_data_set(name: str, copy: Path | None, split: str, tokenizer: Any, bos:
         else:
             dropped[pair] += 1
     check_rows(name, problems)
-    examples, unusable = tokenize_usable(pairs, tokenizer, bos)
+    if not has_offsets(tokenizer) or not all(pair.spans for pair in pairs):
+        pairs = [replace(pair, spans=()) for pair in pairs]
+    examples, unusable = try_tokenize(dict(enumerate(pairs)), tokenizer, bos)
+    dropped.update(
+        error.reason if isinstance(error, UnusableError) else "that can't be used" for error in unusable.values()
+    )
     try:
-        return Task(name, split, examples, tuple((dropped + unusable).items()))
+        return Task(name, split, tuple(examples.values()), tuple(dropped.items()))
     except InputError as error:
         raise InputError(str(error) if copy is None else f"{copy}: {error}") from None
 

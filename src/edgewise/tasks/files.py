@@ -124,7 +124,7 @@ def task_of_rows(
             problems[number] = f"example {number}{error}"
     if not has_tokens:
         examples, unusable = try_tokenize(pairs, model.tokenizer, model.bos, span_names)
-        problems |= unusable
+        problems |= {number: f"example {number}: {problem}" for number, problem in unusable.items()}
     for number, example in examples.items():
         if misfit := describe_misfit(example, model):
             problems[number] = f"example {number}{misfit}"

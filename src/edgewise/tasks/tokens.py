@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,16 +13,24 @@ from .spans import assign_positions, name_spans
 from .task import Example, PromptPair, Task, check_distinct
 
 
+class UnusableError(InputError):
+    """Why a prompt pair can't be used with a tokenizer; `reason` is the same for all such pairs, to count them."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 def tokenize(pairs: Iterable[PromptPair], tokenizer: Any, bos: int | None, source: str) -> tuple[Example, ...]:
     """Return prompt pairs as tokens. Raise InputError with `source` and the numbers, from 1, of unusable pairs."""
     examples, problems = try_tokenize(dict(enumerate(pairs, start=1)), tokenizer, bos)
-    check_rows(source, problems)
+    check_rows(source, {number: f"example {number}: {problem}" for number, problem in problems.items()})
     return tuple(examples.values())
 
 
 def try_tokenize(
     pairs: Mapping[int, PromptPair], tokenizer: Any, bos: int | None, span_names: tuple[str, ...] = ()
-) -> tuple[dict[int, Example], dict[int, str]]:
+) -> tuple[dict[int, Example], dict[int, InputError]]:
     """Return the usable pairs as tokens, and what is wrong with the others, both by number.
 
     `span_names` has the names of the spans in their order; by default that of the first pair with spans.
@@ -31,24 +38,30 @@ def try_tokenize(
     encoded, unknown = _encode_pairs(list(pairs.values()), tokenizer, bos), unknown_token(tokenizer)
     names = span_names or next((name_spans(pair.spans) for pair in pairs.values() if pair.spans), ())
     offsets = _encode_offsets(list(pairs.values()), tokenizer, bos) if names else [((), ())] * len(pairs)
-    examples, problems = {}, {}
+    examples: dict[int, Example] = {}
+    problems: dict[int, InputError] = {}
     rows = zip(pairs, pairs.values(), encoded, offsets, strict=True)
     for number, pair, (clean, corrupted, answers), characters in rows:
         try:
             tokens = {text: _answer_tokens(text, pair, answers[text], tokenizer) for text in pair.answers}
             for text, several in tokens.items():
                 if unknown in several:
-                    raise InputError(f"the tokenizer doesn't know the answer {text!r}; choose another")
+                    message = f"the tokenizer doesn't know the answer {text!r}; choose another"
+                    raise UnusableError(message, "with an answer that the tokenizer doesn't know")
             if len(clean) != len(corrupted):
-                raise InputError(_describe_lengths(clean, corrupted, tokenizer))
+                message = _describe_lengths(clean, corrupted, tokenizer)
+                raise UnusableError(message, "with prompts of unequal token length")
             correct, incorrect = tokens[pair.correct], tokens.get(pair.incorrect or "", ())
             also_correct, also_incorrect = (
                 tuple(dict.fromkeys(tokens[text][0] for text in texts))
                 for texts in (pair.also_correct, pair.also_incorrect)
             )
-            check_distinct(
-                correct, incorrect, also_correct, also_incorrect, lambda t: f"{t} ({tokenizer.decode([t])!r})"
-            )
+            try:
+                check_distinct(
+                    correct, incorrect, also_correct, also_incorrect, lambda t: f"{t} ({tokenizer.decode([t])!r})"
+                )
+            except InputError as error:
+                raise UnusableError(str(error), "with answers that begin with the same token") from None
             indices = _span_indices(pair, names, *characters) if names else ()
             forced = correct[:-1] + incorrect[:-1]
             example = Example(
@@ -67,40 +80,12 @@ def try_tokenize(
             for kind, text, prompt in (("clean", pair.clean, clean), ("corrupted", pair.corrupted, corrupted)):
                 if _has_unknown(text, prompt, tokenizer, bos):
                     word = _first_unknown_word(text, tokenizer)
-                    raise InputError(f"the tokenizer doesn't know {word} of the {kind} prompt; choose another")
+                    message = f"the tokenizer doesn't know {word} of the {kind} prompt; choose another"
+                    raise UnusableError(message, "with a prompt that the tokenizer doesn't know all of")
             examples[number] = example
         except InputError as error:
-            problems[number] = f"example {number}: {error}"
+            problems[number] = error
     return examples, problems
-
-
-def tokenize_usable(
-    pairs: Sequence[PromptPair], tokenizer: Any, bos: int | None
-) -> tuple[tuple[Example, ...], Counter[str]]:
-    """Return the usable pairs as tokens, and the number of the others by reason.
-
-    For data sets that the user can't change.
-    """
-    examples: list[Example] = []
-    dropped: Counter[str] = Counter()
-    unknown = unknown_token(tokenizer)
-    names = name_spans(pairs[0].spans) if pairs and has_offsets(tokenizer) and all(pair.spans for pair in pairs) else ()
-    offsets = _encode_offsets(pairs, tokenizer, bos) if names else [((), ())] * len(pairs)
-    rows = zip(pairs, _encode_pairs(pairs, tokenizer, bos), offsets, strict=True)
-    for pair, (clean, corrupted, answers), characters in rows:
-        correct, incorrect = (_answer_tokens(text, pair, answers[text], tokenizer)[0] for text in pair.answers)
-        if len(clean) != len(corrupted):
-            dropped["with prompts of unequal token length"] += 1
-        elif correct == incorrect:
-            dropped["with answers that begin with the same token"] += 1
-        elif unknown in (correct, incorrect):
-            dropped["with an answer that the tokenizer doesn't know"] += 1
-        elif _has_unknown(pair.clean, clean, tokenizer, bos) or _has_unknown(pair.corrupted, corrupted, tokenizer, bos):
-            dropped["with a prompt that the tokenizer doesn't know all of"] += 1
-        else:
-            indices = _span_indices(pair, names, *characters) if names else ()
-            examples.append(Example(clean, corrupted, correct, incorrect, pair, span_names=names, span_indices=indices))
-    return tuple(examples), dropped
 
 
 def warn_of_joined_words(task: Task, tokenizer: Any) -> None:
