@@ -24,6 +24,7 @@ from edgewise.learn import Calibrated, EdgePruning, Learner, Matryoshka, TopKLea
 from edgewise.learn.run_learner import learn_ranking
 from edgewise.models import Model
 from edgewise.recipes.forecast import LearnWork, Timer
+from edgewise.recipes.learning_plan import CHECK_SHARE
 from edgewise.recipes.recipe import GREEDY, select_circuits
 from edgewise.runtime import Session
 from edgewise.runtime.local_engine import Local
@@ -82,6 +83,8 @@ def fit(learner: Learner, seconds: float, model: Model, task: Task, engine: Loca
     work = LearnWork(task, SETTINGS, learner)
     stage = work.plan(model, engine)
     per_step = work.time(stage, Timer(model, engine)).with_workers(engine.workers(model)) / learner.steps  # type: ignore[attr-defined]
+    if isinstance(learner, TopKLearner) and learner.validate:
+        per_step *= 1 + CHECK_SHARE
     return replace(learner, steps=max(1, int(seconds / per_step)))  # type: ignore[type-var]
 
 

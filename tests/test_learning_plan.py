@@ -95,13 +95,13 @@ def test_discover_learns_within_its_budget_unless_recipes_or_conditions_forbid_i
     model, task, test = wrap_model(build("gpt2", torch.float32), name="tiny"), random_task(16), random_task(4, seed=1)
     settings = Settings(sizes=(0.05, 0.3, 1.0))
     monkeypatch.setattr(learning_plan, "LEAST_STEPS", 5)
-    monkeypatch.setattr(learning_plan, "_time_step", lambda *_: 3.0)  # 0.8 min / (2 measures x 1.5 x 3 s) = 5.3 steps
+    monkeypatch.setattr(learning_plan, "_time_step", lambda *_: 3.0)  # 0.9 min / (2 measures x 1.75 x 3 s) = 5.1 steps
 
     def learned(**options):
         found = discover(model, task, test, options.pop("settings", settings), attention=0, session=QUIET, **options)
         return found if found.learned else None
 
-    found = learned(learn_budget=0.8)
+    found = learned(learn_budget=0.9)
     assert set(found.learned) == {TopKLearner(measure, steps=5) for measure in (CMD, CPR)}
     assert "Learned" in {outcome.name for outcome in found.of(CMD)}
     write_result(found, tmp_path / "r")

@@ -251,6 +251,15 @@ def test_random_circuits_that_stop_early_are_farther_from_the_model(quality, abl
     assert quality != "true circuit" or runs.n_examples[:-1].max() < len(task) / 2
 
 
+def test_means_are_computed_once_per_ablation(monkeypatch):
+    model, task, truth = known("induction", 12)
+    calls, prepare = [], Mean.prepare
+    monkeypatch.setattr(Mean, "prepare", lambda self, *rest: calls.append(self.name) or prepare(self, *rest))
+    settings, tests = VerifySettings(n_circuits=5), ["sufficiency", "robustness"]
+    result = verify_circuit(model, task, truth, settings, tests=tests, ablation=Mean())
+    assert calls == ["mean", "positional-mean"] and result.ablation == Mean()
+
+
 def test_a_circuit_of_another_model():
     model, task, _ = known("greater-than")
     with pytest.raises(InputError, match="the circuit is one of 4 layers"):

@@ -6,11 +6,12 @@ import math
 import re
 from collections import Counter
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from edgewise import Circuit, Graph, InputError
+from edgewise import Circuit, Graph, InputError, Session
 from edgewise.graph import NeuronGraph, SpanGraph
 from edgewise.report.verification import condition_tables
 from edgewise.verify import VerifySettings, add_path, draw_circuit, draw_matched, hsic, plan_verification
@@ -19,6 +20,7 @@ from edgewise.verify.circuit_tests import (
     binomial_at_least,
     binomial_at_most,
     completeness,
+    distance,
     draws_needed,
     equivalence,
     equivalence_p,
@@ -32,7 +34,8 @@ from edgewise.verify.circuit_tests import (
     sufficiency,
 )
 from edgewise.verify.random_circuits import draw_paths
-from edgewise.verify.verify_circuit import draw_node_sets
+from edgewise.verify.random_runs import run_until_farther
+from edgewise.verify.verification_plan import draw_node_sets
 
 GRAPH = Graph(3, 4, 16)
 SETTINGS = VerifySettings()
@@ -149,6 +152,48 @@ def test_sufficiency_counts_the_circuits_that_are_farther_from_the_model():
     assert sufficiency(0.5, np.full(100, 0.5), SETTINGS).verdict == "fails"
     assert necessity(0.5, np.full(100, 0.5), SETTINGS).verdict == "fails"
     assert necessity(0.6, np.full(100, 0.5), SETTINGS).passes
+
+
+def run_until_farther_on(own, full, empty, random):
+    """Run circuits whose values are the rows of `random` [circuit, example]. Return the result, and the parts."""
+    parts = []
+
+    def evaluate(circuits, *, rows, session):
+        parts.append(rows)
+        return SimpleNamespace(values=random[np.ix_(circuits, rows)])
+
+    return run_until_farther(evaluate, own, full, empty, range(len(random)), Session()), parts
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_circuits_that_stop_early_are_farther_and_the_others_are_exact(seed):
+    rng = np.random.default_rng(seed)
+    full, empty = rng.normal(3, 1, 50), rng.normal(0, 1, 50)
+    own = full + rng.choice([0, 0.3, 2]) * rng.normal(size=50)
+    random = full + np.linspace(0, 2, 40)[:, None] * rng.normal(size=(40, 50))
+    random[7] = own  # a tie is not farther
+    runs, parts = run_until_farther_on(own, full, empty, random)
+    span = full.mean() - empty.mean()
+    own_distance, distances = distance(own, full, span), distance(random, full, span)
+    assert ((own_distance < runs.distances) == (own_distance < distances)).all()
+    on_all = runs.n_examples == 50
+    assert (own_distance < distances)[~on_all].all()
+    np.testing.assert_allclose(runs.distances[on_all], distances[on_all], atol=1e-6)
+    np.testing.assert_allclose(runs.faithfulness[on_all], (random - empty).mean(1)[on_all] / span)
+    ran_on = [row for part in parts for row in part]
+    assert len({*ran_on}) == len(ran_on) == runs.n_examples.max()
+
+
+def test_circuits_like_the_empty_one_run_on_the_fewest_examples_that_decide():
+    rng = np.random.default_rng(0)
+    full, empty = rng.uniform(1, 9, 80), np.zeros(80)
+    own = 0.6 * full  # its sum of distances is 0.4 of that of the empty circuit
+    fewest = 1 + int(np.searchsorted(np.cumsum(np.sort(full)[::-1]), np.abs(own - full).sum(), side="right"))
+    runs, parts = run_until_farther_on(own, full, empty, np.stack([empty, empty, full]))
+    assert runs.n_examples.tolist() == [fewest, fewest, 80] and fewest < 0.3 * 80
+    assert len(parts[0]) == fewest and min(full[parts[0]]) >= max(np.delete(full, parts[0]))
+    np.testing.assert_allclose(runs.distances, [1, 1, 0], atol=1e-12)
+    np.testing.assert_allclose(runs.faithfulness, [0, 0, 1], atol=1e-12)
 
 
 def test_too_few_draws_say_how_many_are_needed():

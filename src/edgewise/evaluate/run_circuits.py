@@ -161,8 +161,7 @@ def evaluate_circuits(
         )
     for graph in dict.fromkeys(circuit.graph for circuit in circuits):
         check_graph(graph, model, task)
-    fits = choose_batch_size(batch_size, circuit_need(model.transformer.shape, task.longest), memory)
-    size = batch_size or choose_item_size(session.engine, model, model.transformer.device, fits, len(task))
+    size = _choose_size(model, task, batch_size, memory, session.engine)
     pruned = tuple(circuit.prune() for circuit in circuits)
     job = EvaluateJob(metric, ablation, pruned, tuple(of_model), parse_bytes(memory))
     key = "" if session.store.folder is None else _key(model, whole, rows, job, size, session.engine)
@@ -215,6 +214,32 @@ def _check_finite(values: FloatArray, task: Task, metric: Metric) -> None:
             f"the {len(task):,} examples of task {task.name!r}, the first is number {int(is_wrong.argmax()) + 1}; "
             "check the model's dtype (try dtype='float32')"
         )
+
+
+@default_torch_modes()
+def prepare_ablation(
+    model: Model,
+    task: Task,
+    ablation: Ablation,
+    *,
+    batch_size: int | None = None,
+    memory: int | str = BUDGET,
+    session: Session = DEFAULT_SESSION,
+) -> Ablation:
+    """Return the ablation with what it needs of the task, such as means.
+
+    `evaluate_circuits` takes it in place of the ablation. If it is called several times, means are computed once.
+    """
+    check_examples(model, task)
+    model = model.pin()
+    size = _choose_size(model, task, batch_size, memory, session.engine)
+    return ablation.prepare(model, task, plan_batches(task.examples, size), session.engine)
+
+
+def _choose_size(model: Model, task: Task, batch_size: int | None, memory: int | str, engine: Engine) -> int:
+    """Return how many examples a batch has."""
+    fits = choose_batch_size(batch_size, circuit_need(model.transformer.shape, task.longest), memory)
+    return batch_size or choose_item_size(engine, model, model.transformer.device, fits, len(task))
 
 
 def check_graph(graph: BaseGraph, model: Model, task: Task) -> None:

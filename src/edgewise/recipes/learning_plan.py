@@ -23,8 +23,8 @@ from .settings import Settings
 LEAST_STEPS = 20
 # Operations per second of fast machines, and operations per weight and token of a weighted forward and backward pass.
 FAST_CPU, FAST_ACCELERATOR, PASS_COST = 1e12, 1e15, 6
-# Checks on validation examples and the composition take about this share of the time of the steps.
-CHECK_SHARE = 0.5
+# Checks on validation examples, composition and calibration take about this share of the time of the steps.
+CHECK_SHARE = 0.75
 
 
 @dataclass(frozen=True)

@@ -9,4 +9,5 @@ from .verification import (
     Verification as Verification,
     VerifySettings as VerifySettings,
 )
-from .verify_circuit import plan_verification as plan_verification, verify_circuit as verify_circuit
+from .verification_plan import plan_verification as plan_verification
+from .verify_circuit import verify_circuit as verify_circuit

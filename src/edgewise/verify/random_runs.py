@@ -15,9 +15,8 @@ from ..runtime.session import Session
 from .circuit_tests import ROUNDING, distance
 
 FloatArray = NDArray[np.float64]
-# Random circuits run on this many parts of the examples, one after the other. More parts save more, but each takes
-# another run of the model on its examples, and a part of few examples wastes time.
-MAX_PARTS, MIN_EXAMPLES_PER_PART = 10, 4
+# Random circuits run on a part of the examples at a time, of at least this many: smaller batches are slower.
+MIN_EXAMPLES_PER_PART = 4
 
 
 class Evaluate(Protocol):
@@ -32,8 +31,8 @@ class Evaluate(Protocol):
 class RandomRuns:
     """How random circuits did on the examples that they ran on.
 
-    distances     [circuit] from the model
-    faithfulness  [circuit]
+    distances     [circuit] from the model; an estimate if the circuit did not run on all examples
+    faithfulness  [circuit] an estimate in the same case
     n_examples    [circuit] how many examples the circuit ran on
     """
 
@@ -55,30 +54,37 @@ def run_until_farther(
 
     A distance is a mean of absolute differences. Once their sum over some examples exceeds the sum of the circuit over
     all examples, the random circuit is farther, whatever it does on the others. So which circuits are farther is exact.
-    The distances of these are means over fewer examples, which are never below the circuit's own.
+
+    Most random circuits do about as badly as the empty circuit. So the examples on which the empty circuit differs most
+    from the model come first, and a part has as many examples as the empty circuit would need to be farther.
 
     own, full, empty  [example] the metric of the circuit, of the model and of the empty circuit
     places            [example] the places of these examples in the task; all of the task by default
     """
-    n_examples, n_parts = len(own), max(1, min(MAX_PARTS, len(own) // MIN_EXAMPLES_PER_PART))
-    span = float(full.mean() - empty.mean())
+    n_examples, span = len(own), float(full.mean() - empty.mean())
+    places = np.arange(n_examples) if places is None else places
     own_distance = float(distance(own, full, span))
+    limit = (own_distance + ROUNDING) * abs(span) * n_examples
+    of_empty = np.abs(full - empty)
+    waiting = np.argsort(-of_empty, kind="stable")
     values = np.full((len(random), n_examples), np.nan)
-    left, done, total = np.arange(len(random)), 0, len(random) * n_examples
-    for part in range(n_parts if len(random) else 0):
-        # Examples of a task may be in groups, such as one per template: every part has some of each.
-        chosen = np.arange(part, n_examples, n_parts)
-        rows = (chosen if places is None else places[chosen]).tolist()
-        circuits, progress = [random[index] for index in left.tolist()], session.as_part("random circuits", done, total)
-        values[np.ix_(left, chosen)] = evaluate(circuits, rows=rows, session=progress).values
-        least = np.nansum(np.abs(values[left] - full), 1) / n_examples / abs(span)
-        left = left[least <= own_distance + ROUNDING]
-        done = total - len(left) * int(np.isnan(values[left[:1]]).sum())
+    left, sums = np.arange(len(random)), np.zeros(len(random))
+    done, total = 0, len(random) * n_examples
+    while len(left) and len(waiting):
+        missing = limit - np.median(sums[left])
+        n_needed = 1 + int(np.searchsorted(np.cumsum(of_empty[waiting]), missing, side="right"))
+        part, waiting = np.split(waiting, [max(n_needed, MIN_EXAMPLES_PER_PART)])
+        progress = session.as_part("random circuits", done, total)
+        circuits = [random[index] for index in left.tolist()]
+        values[np.ix_(left, part)] = evaluate(circuits, rows=places[part].tolist(), session=progress).values
+        sums[left] += np.abs(values[np.ix_(left, part)] - full[part]).sum(1)
+        left = left[sums[left] <= limit]
+        done = total - len(left) * len(waiting)
         session.report("random circuits", done, total)
-        if not len(left):
-            break
-    difference = values - full
-    mean = np.nanmean(np.abs(difference), 1) / abs(span)
+    has_run = ~np.isnan(values)
+    # On the first examples all distances are large. The empty circuit's distance there says by how much.
+    scale = (has_run @ of_empty) / of_empty.mean()
+    distances = sums / scale / abs(span)
     # A copy of the circuit that ran in another batch has another rounding error.
-    mean[np.abs(mean - own_distance) < ROUNDING] = own_distance
-    return RandomRuns(mean, 1 + np.nanmean(difference, 1) / span, (~np.isnan(values)).sum(1))
+    distances[np.abs(distances - own_distance) < ROUNDING] = own_distance
+    return RandomRuns(distances, np.nansum(values - empty, 1) / scale / span, has_run.sum(1))
