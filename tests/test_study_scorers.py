@@ -37,6 +37,8 @@ from edgewise import (
 from edgewise.evaluate import compare
 from edgewise.learn import LEARNERS
 from edgewise.recipes.run_info import ModelAccuracy
+from edgewise.report.figures.costs import costs_figure
+from edgewise.report.figures.style import figure_settings
 from edgewise.report.study_tables import terminal
 from edgewise.runtime.session import Session
 from edgewise.score import SCORERS
@@ -163,6 +165,19 @@ def test_a_folder_of_scorers_is_a_study(edgewise, finished, tmp_path):
     assert by_scorer(json.loads(edgewise("report", folder, "--json")[1])) == rows
     (pair, _) = json.loads(edgewise("compare", folder, "eap", "eap-ig", "--json")[1])
     assert pair["verdict"] == rows["eap"]["CMD"]["verdict"]
+
+
+def test_the_figure_of_costs_has_a_point_per_scorer_and_a_line_for_random(finished):
+    study = read_study(finished[0])
+    cell = study.cells[0]
+    with figure_settings():
+        panels = costs_figure(study).axes
+    for axes, measure in zip(panels, (CMD, CPR), strict=True):
+        areas = {repeats.name: repeats.mean for repeats in cell.test[measure]}
+        points = [tuple(np.concatenate(line.get_data())) for line in axes.lines]
+        costs = {name: cost.seconds for name, cost in cell.costs.items()}
+        assert points[:-1] == [(costs[name], areas[name]) for name in costs if name != "random"]
+        assert points[-1] == (0, 1, areas["random"], areas["random"]) and costs["random"] == 0
 
 
 def test_circuits_of_all_methods_have_equal_sizes(compared):

@@ -123,4 +123,5 @@ def show_study(folder: Path, study: studies.Study, json: bool) -> None:
     cells = (describe_cell(cell, study.plan) for cell in study.cells)
     for line in (*legend(study), *cells, *map(sentence, studies.verdicts(study))):
         say(line)
-    say(f"results in {folder}: tables.md, tables.csv, tables.json, curves.csv, figure.png, figure.svg")
+    costs = ", costs.png, costs.svg" * bool(study.plan.scorers)
+    say(f"results in {folder}: tables.md, tables.csv, tables.json, curves.csv, figure.png, figure.svg{costs}")

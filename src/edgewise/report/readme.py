@@ -52,6 +52,7 @@ STUDY_FILES = {
     "tables.json": "the same, with the plan and the verdicts",
     "curves.csv": "all curves on test: a row per task, model, measure, recipe, seed and size",
     "figure.*": "faithfulness on test of the reference and of the chosen row, and differences from the reference",
+    "costs.*": "areas of scorers and learners against their seconds per example",
     "study.json": "the plan, and digests of what it was made from",
     "cells/": "for every model and task, the metric of every circuit and example: `read_study` reads them",
 }

@@ -18,6 +18,7 @@ from ..recipes.settings import published_words
 from ..study import Cell, Entry, Plan, Study, StudyTable, study_tables
 from ..study.folder import FILE_PATTERN, write_study_data
 from ..study.tables import BETTER, DIGITS, verdicts
+from .figures.costs import costs_figure
 from .figures.curves import study_figure
 from .figures.style import draw_files
 from .formatting import (
@@ -91,7 +92,8 @@ def write_tables(study: Study, folder: Path) -> None:
     write_text(folder / "tables.csv", csv_text(content["entries"]))
     write_text(folder / "curves.csv", csv_text(curve_records(study)))
     write_json(folder / "tables.json", content)
-    for name, image in draw_files({"figure": partial(study_figure, study)}).items():
+    costs = {"costs": partial(costs_figure, study)} if study.plan.scorers else {}
+    for name, image in draw_files({"figure": partial(study_figure, study), **costs}).items():
         write_bytes(folder / name, image)
     write_readme(folder, study_page(study.plan, folder))  # last: it lists all files
 

@@ -3,7 +3,7 @@
 study.json        the plan, and the inputs that the study was made from
 cells/            a unit per model and task, in the plan's order: the metric of every circuit and example, and costs
 README.md         explains every file
-tables.md .csv .json, curves.csv, figure.png .svg
+tables.md .csv .json, curves.csv, figure.png .svg; of scorers, costs.png .svg
                   derived; without timings, so that the same command gives the same bytes
 """
 
@@ -32,7 +32,8 @@ FORMAT, VERSION = "edgewise-study", 6
 PLAN, CELLS = "study.json", "cells"
 # A regular expression of the paths in a study's folder.
 FILE_PATTERN = (
-    r"study\.json|tables\.(md|csv|json)|curves\.csv|figure\.(png|svg)|README\.md" rf"|{CELLS}/({STORE_FILE_PATTERN})"
+    r"study\.json|tables\.(md|csv|json)|curves\.csv|(figure|costs)\.(png|svg)|README\.md"
+    rf"|{CELLS}/({STORE_FILE_PATTERN})"
 )
 # A measure, the name of a row, and the recipe that selects its circuits.
 RowRecipe = tuple[Measure, str, Recipe]

@@ -16,6 +16,7 @@ from ...recipes.discovery import Discovery, Outcome
 from ...study import Study
 from ..formatting import format_number, shorten, with_minus_signs
 from .circuit import circuit_figure
+from .costs import costs_figure
 from .curves import curve_figure, faithfulness_figure, study_figure
 from .dots import differences_figure, scores_figure
 from .style import FILE_TYPES, SCREEN, Page, draw_files, figure_settings, paper
@@ -62,7 +63,8 @@ def write_figures(folder: Path, discovery: Discovery) -> list[Path]:
 def _figures_of(result: Discovery | Study) -> dict[str, Callable[[Page], Figure]]:
     """Return the figures of a run or a study: name -> function that draws it for a page."""
     if isinstance(result, Study):
-        return {"study": partial(study_figure, result)}
+        costs = {"costs": partial(costs_figure, result)} if result.plan.scorers else {}
+        return {"study": partial(study_figure, result), **costs}
     return {name: partial(draw, result) for name, draw in FIGURES.items()}
 
 
