@@ -44,7 +44,7 @@ def test_run_prints_all_rows_of_the_papers_tables_and_writes_a_complete_folder(e
     ]  # fmt: skip
     assert [path.name for path in folder.parent.iterdir()] == ["result"]
 
-    curves = {(c["benchmark"], c["method"]): c["sizes"] for c in json.loads((folder / "curve.json").read_text())}
+    curves = {(c["measure"], c["recipe"]): c["sizes"] for c in json.loads((folder / "curve.json").read_text())}
     for sizes in curves.values():
         assert [size["share"] for size in sizes] == list(SIZES) and sizes[-1]["edges_kept"] == DEMO.n_edges
     assert all(outcome.curve.faithfulness[-1] == 1 for outcome in read_result(folder).outcomes)
@@ -187,7 +187,7 @@ def test_wrong_options_print_one_line_and_write_nothing(edgewise, tmp_path, monk
     content["edges"]["input->logits"]["score"] = float("nan")
     (tmp_path / "nan.json").write_text(json.dumps(content))
     if not any(word in words for word in ("learn-steps", "device", "kl")):
-        monkeypatch.setattr("edgewise.models.load._load_module", lambda *_: pytest.fail("the work has begun"))
+        monkeypatch.setattr("edgewise.models.load._load_files", lambda *_: pytest.fail("the work has begun"))
     assert expected in refused(edgewise, *words.split())
     assert {path.name for path in tmp_path.iterdir()} == {"empty", "scores.json", "nan.json"}
 
@@ -195,7 +195,7 @@ def test_wrong_options_print_one_line_and_write_nothing(edgewise, tmp_path, monk
 def test_recipes_of_a_run_are_compared_on_the_same_examples(edgewise, finished_run):
     folder, _ = finished_run
     records = json.loads((folder / "curve.json").read_text())
-    known = {(r["benchmark"], r["method"]): r["against_greedy"] for r in records if r["method"] != "Greedy"}
+    known = {(r["measure"], r["recipe"]): r["against_greedy"] for r in records if r["recipe"] != "Greedy"}
     pairs = json.loads(edgewise("compare", folder, "Greedy", "--json")[1])
     assert {(p["measure"], p["recipe"]) for p in pairs} == set(known)
     for pair in pairs:

@@ -324,7 +324,7 @@ def test_a_command_whose_result_is_in_place_shows_it_again(edgewise, tmp_path, m
     monkeypatch.chdir(tmp_path)
     commands = {  # -> other options, and what the error then names
         ("score", "--examples", 4, "--out", "scores"): (("--steps", 3), "scorer: steps was 5, is 3"),
-        ("learn", "--examples", 4, "--steps", 2, "--out", "ranking"): (("--measure", "CPR"), "learner: goal"),
+        ("learn", "--examples", 4, "--steps", 2, "--out", "ranking"): (("--measure", "CPR"), "learner: measure"),
         ("select", "scores", "--edges", 40, "--out", "a.npz"): (("--pnr", 0.6), "pnr was None, is 0.6"),
         ("select", "scores", "--edges", "40,80", "--out", "circuits"): (("--nested",), "nested was False, is True"),
         ("evaluate", "circuits", "--examples", 4, "--out", "a.json"): (("--split", "train"), "split was test"),

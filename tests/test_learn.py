@@ -308,7 +308,7 @@ def test_a_custom_learner_is_used_like_any_other(tiny):
     model, task = tiny
     ranking = learn_ranking(model, task, EdgeOrder(CPR), session=QUIET)
     assert ranking.value.tolist() == list(range(model.graph.n_edges))
-    assert ranking.origin["method"] == {"name": "EdgeOrder", "goal": "CPR"} and ranking.origin["task"] == task.name
+    assert ranking.origin["method"] == {"name": "EdgeOrder", "measure": "CPR"} and ranking.origin["task"] == task.name
     learners = {recipe.learner for recipes in learned_recipes(EdgeOrder()).values() for recipe in recipes}
     assert learners == {EdgeOrder(CMD), EdgeOrder(CPR)}
     placeholder = learner_from_record(EdgeOrder(CPR).record())

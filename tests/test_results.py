@@ -303,7 +303,7 @@ def test_any_change_of_a_record_is_read_or_raises_input_error(copied, name):
      ("run.json", ("tuning", "candidates", "CMD"), [], "candidates"),
      ("run.json", ("graph", "n_layers"), 10**9, "larger"),
      ("curve.json", (0, "sizes"), [], "other sizes"), ("curve.json", (1,), ..., "shape"),
-     ("curve.json", (0, "method"), "ILP", "each once|once"), ("curve.json", (0, "method"), "x", "recipe of x"),
+     ("curve.json", (0, "recipe"), "ILP", "each once|once"), ("curve.json", (0, "recipe"), "x", "recipe of x"),
      ("curve.json", (0, "chosen_on"), None, "chosen_on"),
      ("curve.json", (0, "sizes", 0, "edges_kept"), 10**6, "impossible"),
      ("curve.json", (0, "sizes", 0, "share"), 0.06, "sizes"),

@@ -212,7 +212,7 @@ def test_a_read_only_folder_is_one_line_before_any_work(edgewise, tmp_path, monk
     # root may write anywhere, so the answer of the system is replaced.
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != denied and access(path, mode))
-    monkeypatch.setattr("edgewise.models.load._load_module", lambda *_: pytest.fail("the work has begun"))
+    monkeypatch.setattr("edgewise.models.load._load_files", lambda *_: pytest.fail("the work has begun"))
     for command in ("score", "run", "learn"):
         assert f"{denied} is not a folder, or you may" in refused(edgewise, command, "--out", denied / "new")
     assert "you may not write" in refused(edgewise, "evaluate", "full", "--out", denied / "new.json")

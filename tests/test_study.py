@@ -124,7 +124,7 @@ def test_impossible_plans_raise(make, message):
 
 def test_a_study_fills_the_papers_tables(finished):
     rows = list(csv.DictReader((finished / "tables.csv").open()))
-    names = {name: {row["method"] for row in rows if row["table"] == name} for name in {row["table"] for row in rows}}
+    names = {name: {row["row"] for row in rows if row["table"] == name} for name in {row["table"] for row in rows}}
     assert names["main"] == {
         f"{measure} {kind}" for measure, paper in (("CMD", "ILP + PNR"), ("CPR", "ILP + Bootstrapping"))
         for kind in ("Baseline (Greedy)", f"({paper})", "(chosen on validation)")
@@ -137,8 +137,8 @@ def test_a_study_fills_the_papers_tables(finished):
     ablation = [row for row in rows if row["table"] == "ablation-cmd"]
     best = min(float(row["value"]) for row in ablation)
     verdicts = json.loads((finished / "tables.json").read_text())["verdicts"]
-    chosen = next(verdict["chosen"] for verdict in verdicts if verdict["benchmark"] == "CMD")
-    assert float(next(row["value"] for row in ablation if row["method"] == chosen)) == best
+    chosen = next(verdict["chosen"] for verdict in verdicts if verdict["measure"] == "CMD")
+    assert float(next(row["value"] for row in ablation if row["row"] == chosen)) == best
 
 
 def test_a_finished_study_is_shown_without_a_model(edgewise, copied, no_model):
@@ -170,7 +170,7 @@ def test_a_finished_study_is_reported_and_compared_without_a_model(edgewise, cop
     assert edgewise("report", copied)[0] == 0 and contents(copied) == before
 
     entries = json.loads(before["tables.json"])["entries"]
-    known = {e["method"]: e for e in entries if e["table"] == "test-cmd"}
+    known = {e["row"]: e for e in entries if e["table"] == "test-cmd"}
     pairs = json.loads(edgewise("compare", copied, "Greedy", "--json")[1])
     compared = {pair["recipe"]: pair for pair in pairs if pair["measure"] == "CMD"}
     assert set(compared) == set(known)
@@ -209,7 +209,7 @@ def test_overlap_and_kept_tables(finished):
     rows = [row for row in csv.DictReader((finished / "tables.csv").open()) if row["table"] == "kept"]
     lines = list(csv.DictReader((finished / "curves.csv").open()))
     for row in rows:
-        same = [c for c in lines if f"{c['benchmark']} {c['method']}" == row["method"] and float(c["share"]) < 1]
+        same = [c for c in lines if f"{c['measure']} {c['row']}" == row["row"] and float(c["share"]) < 1]
         shares = [int(c["edges_kept"]) / int(c["edges_asked"]) for c in same if int(c["edges_asked"])]
         assert float(row["value"]) == pytest.approx(np.mean(shares))
 
@@ -233,7 +233,7 @@ def test_a_killed_study_ends_with_the_same_tables(edgewise, finished, tmp_path):
     process.join()
     assert not folder.exists() and any(folder.with_name(".study.partial").glob("scores-*"))
     code, _, err = edgewise(*words)
-    assert code == 0 and "resuming a stopped study" in err
+    assert code == 0 and "resuming a stopped command" in err
     assert contents(folder) == contents(finished)
     assert [path.name for path in folder.parent.iterdir()] == ["study"]
 
@@ -307,7 +307,7 @@ def test_seeds_share_the_scores_of_a_file_and_a_changed_file_is_noticed(edgewise
     code, out, err = edgewise(*words)
     assert code == 0, err
     entries = [entry for entry in json.loads(out)["entries"] if entry["table"] == "ablation-cmd"]
-    assert all(entry["spread"] == 0 for entry in entries if entry["method"] == "Greedy")
+    assert all(entry["spread"] == 0 for entry in entries if entry["row"] == "Greedy")
     write(tmp_path / "own.jsonl", rows[:-1])
     assert "other files" in refused(edgewise, *words)
 
@@ -340,7 +340,7 @@ def test_columns_are_tasks_and_models_tasks_first(edgewise, tmp_path):
     columns = [(cell["task"], cell["model"]) for cell in record["cells"]]
     assert columns == [("ioi", "demo"), ("ioi", str(copy)), ("mcqa", "demo"), ("mcqa", str(copy))]
     greedy = {(e["task"], e["model"]): e["value"] for e in record["entries"]
-              if e["table"] == "ablation-cpr" and e["method"] == "Greedy"}  # fmt: skip
+              if e["table"] == "ablation-cpr" and e["row"] == "Greedy"}  # fmt: skip
     assert greedy["ioi", "demo"] == greedy["ioi", str(copy)] != greedy["mcqa", "demo"]
 
 
@@ -349,7 +349,7 @@ def test_rankings_are_learned_on_every_draw_and_compared(edgewise, tmp_path):
     words = ("study", *FEW, "--seeds", 2, "--learned", "--learn-steps", 3, "--out", folder, "--json")
     code, out, err = edgewise(*words)
     assert code == 0, err
-    recipes = {entry["method"] for entry in json.loads(out)["entries"] if entry["table"] == "ablation-cmd"}
+    recipes = {entry["row"] for entry in json.loads(out)["entries"] if entry["table"] == "ablation-cmd"}
     assert {"Learned", "ILP + Learned", "Greedy", "ILP"} <= recipes
     assert Plan.from_record(json.loads(out)["plan"]) == read_study(folder).plan
     pairs = json.loads(edgewise("compare", folder, "learned", "greedy", "--json")[1])
@@ -380,10 +380,10 @@ def test_marks_mean_the_same_in_every_file_and_the_legend_is_there_once(edgewise
     with (folder / "tables.csv").open() as file:
         entries = list(csv.DictReader(file))
     differences = [entry for entry in entries if entry["table"].startswith("test-")]
-    assert {(entry["benchmark"], entry["method"]): entry["verdict"] for entry in differences} == verdicts
+    assert {(entry["quantity"], entry["row"]): entry["verdict"] for entry in differences} == verdicts
     main = [entry for entry in entries if entry["table"] == "main"]
     for measure in ("CMD", "CPR"):
-        baseline, *others = [entry for entry in main if entry["benchmark"] == measure]
+        baseline, *others = [entry for entry in main if entry["quantity"] == measure]
         chosen = others[-1]["note"].split(" (")[0]
         assert baseline["verdict"] == "" and others[-1]["verdict"] == verdicts.get((measure, chosen), "")
     assert {"better", "worse"} & set(verdicts.values())  # otherwise this test says nothing

@@ -87,7 +87,7 @@ def by_scorer(content):
     rows = {}
     for entry in content["entries"]:
         if entry["table"] == "scorers":
-            rows.setdefault(entry["method"], {})[entry["benchmark"]] = entry
+            rows.setdefault(entry["row"], {})[entry["quantity"]] = entry
     return rows
 
 
@@ -143,7 +143,7 @@ def test_differences_are_paired_with_eap_ig(finished, compared):
         assert rows["eap"][measure.name]["verdict"] in ("better", "worse", "no significant difference")
         assert rows["eap-ig"][measure.name]["verdict"] == ""
     with (finished[0] / "tables.csv").open() as file:
-        differences = [row["method"] for row in csv.DictReader(file) if row["table"] == "test-cmd"]
+        differences = [row["row"] for row in csv.DictReader(file) if row["table"] == "test-cmd"]
     assert differences == ["eap", "learned", "random"]
 
 
@@ -249,7 +249,7 @@ def test_the_terminal_has_a_table_per_model_and_task_and_a_legend(edgewise, tmp_
     legend = ("AUROC", "seconds per example", "Mean rank over the 2 models and tasks", "no significant difference")
     assert all(text in out.replace("\n", " ") for text in ("ioi, demo", MODEL, *legend))
     content = json.loads((tmp_path / "out" / "tables.json").read_text())
-    assert {entry["model"] for entry in content["entries"] if entry["benchmark"] == "AUROC"} == {MODEL}
+    assert {entry["model"] for entry in content["entries"] if entry["quantity"] == "AUROC"} == {MODEL}
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

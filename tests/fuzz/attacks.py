@@ -274,11 +274,11 @@ def command(draw: Draw) -> Input:
 @st.composite
 def odd_names(draw: Draw) -> Input:
     """A consistent result whose names contain what a terminal or a figure could take for an instruction."""
-    name, place = draw(st.sampled_from(TEXTS)), draw(st.sampled_from(("method", "model", "task", "split", "device")))
+    name, place = draw(st.sampled_from(TEXTS)), draw(st.sampled_from(("recipe", "model", "task", "split", "device")))
     run, curve, examples = (json.loads(valid.result()[file]) for file in ("run.json", "curve.json", "examples.json"))
-    if place == "method":
-        old = curve[1]["method"]
-        curve[1]["method"] = curve[1]["alias"] = name
+    if place == "recipe":
+        old = curve[1]["recipe"]
+        curve[1]["recipe"] = curve[1]["alias"] = name
         overlap = run["overlap"].items()
         run["overlap"] = {b: {(name if m == old else m): v for m, v in both.items()} for b, both in overlap}
     elif place == "split":

@@ -89,7 +89,7 @@ def show_run(folder: Path, result: Discovery) -> None:
     for measure, best in record["tuning"]["chosen"].items() if record["tuning"] else ():
         parameters = record["circuits"][measure]["parameters"]
         greedy, lead = record["tuning"]["candidates"][measure][0]["area"], best["against_greedy"]
-        tuned = f"{best['method']}{f' ({parameters})' * bool(parameters)}, {format_number(best['area'])}"
+        tuned = f"{best['recipe']}{f' ({parameters})' * bool(parameters)}, {format_number(best['area'])}"
         interval = format_interval(lead["low"], lead["high"], signed=True)
         say(
             f"Tuned {measure}: {tuned} against greedy's {format_number(greedy)} on held-out examples of "

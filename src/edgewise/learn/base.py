@@ -140,21 +140,17 @@ class Learner(TitledMethod, ABC):
         """Return the learner with the settings of its publication, except for the given options."""
         raise InputError(f"learner {cls.name!r} has no published settings; its defaults are its settings")
 
-    def record(self) -> dict[str, Any]:
-        """Return the name and the parameters as plain data. Files call the measure 'goal'."""
-        return {"goal" if name == "measure" else name: value for name, value in super().record().items()}
-
     @classmethod
     def from_record(cls: type[L], record: Mapping[str, Any], more_decoders: Decoders | None = None) -> L:
         """Return the learner that `record` describes. `more_decoders` read parameters of further types."""
         decoders: Decoders = {
-            Measure: partial(from_record, "goal", MEASURES, family=Measure),
+            Measure: partial(from_record, "measure", MEASURES, family=Measure),
             Scorer: partial(from_record, "scorer", SCORERS, family=Scorer),
             **(more_decoders or {}),
         }
         record_name("learner", record)
         values: Mapping[str, Any] = convert_record(Mapping[str, Any], record, "learner")
-        fields = {"measure" if name == "goal" else name: value for name, value in values.items() if name != "name"}
+        fields = {name: value for name, value in values.items() if name != "name"}
         return convert_record(cls, fields, "learner", decoders)  # type: ignore[no-any-return]
 
 

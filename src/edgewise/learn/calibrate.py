@@ -34,7 +34,7 @@ FloatArray = NDArray[np.float64]
 # Shifts that are tried for each size after the ranking as it is. The first is predicted by the scores, the others by
 # the effect of those before, at most this many times as large a step.
 TRIALS, MAX_GROWTH = 3, 4.0
-# Trials run on one of so many examples: the effect of a few edges varies less than the metric.
+# Trials run on every fourth example: the effect of a few edges varies less than the metric.
 TRIAL_STRIDE = 4
 # A shift is at most this share of the distance to the next size's threshold, so that circuits stay nested.
 MAX_SHIFT = 0.49
@@ -123,20 +123,20 @@ def calibrate_ranking(
     distance = (evaluation.values - evaluation.full) / span  # [size, example]
     bias, error = distance.mean(1), distance.std(1) / np.sqrt(len(examples))
     # The part of the bias that is not expected by chance (James and Stein).
-    wanted = -bias * np.maximum(0, 1 - (error / np.where(bias == 0, 1, bias)) ** 2)
+    needed = -bias * np.maximum(0, 1 - (error / np.where(bias == 0, 1, bias)) ** 2)
     changes = np.zeros_like(shifts)
     few, before = examples[::TRIAL_STRIDE], evaluation.values[:, ::TRIAL_STRIDE]
     for trial in range(1, TRIALS + 1):
         if trial == 1:
-            rows = zip(counts, wanted * span, limits, strict=True)
+            rows = zip(counts, needed * span, limits, strict=True)
             shift = np.array([_predict_shift(place, scores, *row) for row in rows])
         else:
             step, effect = np.diff(shifts[trial - 2 : trial], axis=0)[0], np.diff(changes[trial - 2 : trial], axis=0)[0]
-            shift = shifts[trial - 1] + _secant_step(step, effect, wanted - changes[trial - 1])
+            shift = shifts[trial - 1] + _secant_step(step, effect, needed - changes[trial - 1])
         shifts[trial] = np.clip(shift, -limits, limits)
         circuits.append(select(shifts[trial]))
         changes[trial] = (problem.evaluate(circuits[-1], session, few).values - before).mean(1) / span
-    best = np.abs(changes - wanted).argmin(0)
+    best = np.abs(changes - needed).argmin(0)
     chosen_shifts = np.take_along_axis(shifts, best[None], 0)[0]
     chosen = [circuits[trial][row] for row, trial in enumerate(best)]
     after = bias + np.take_along_axis(changes, best[None], 0)[0]
@@ -173,9 +173,9 @@ def _predict_shift(place: FloatArray, scores: NDArray[np.floating], count: int, 
     def total(shift: float) -> float:
         return float(scores[np.argpartition(-(place + shift * direction), count - 1)[:count]].sum())
 
-    goal = total(0.0) + change
+    target = total(0.0) + change
     low, high = (0.0, limit) if change > 0 else (-limit, 0.0)
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        low, high = (middle, high) if total(middle) < goal else (low, middle)
+        low, high = (middle, high) if total(middle) < target else (low, middle)
     return (low + high) / 2

@@ -165,7 +165,7 @@ class Candidate:
 
     def record(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        return {"method": self.recipe.name, **self.recipe.record(), "area": self.area, "folds": list(self.folds)}
+        return {"recipe": self.recipe.name, **self.recipe.record(), "area": self.area, "folds": list(self.folds)}
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ class Tuning:
             decoders: Decoders = {Recipe: Recipe.from_record, Measure: lambda _, measure=measure: measure}  # type: ignore[misc]
             candidates[measure] = ()
             for candidate in listed:
-                recipe = {key: value for key, value in candidate.items() if key not in ("method", "area", "folds")}
+                recipe = {key: value for key, value in candidate.items() if key not in ("recipe", "area", "folds")}
                 parts = {key: candidate[key] for key in ("area", "folds") if key in candidate} | {"recipe": recipe}
                 candidates[measure] += (convert_record(Candidate, parts, f"tuning.{name}", decoders),)
             chosen = fields["chosen"].get(name, {})

@@ -147,7 +147,7 @@ def terminal(table: StudyTable, width: int) -> list[Table]:
     def cell_text(entry: Entry) -> Text:
         marks, number, spread, interval = _texts(entry)
         details = f" {spread}".rstrip()
-        if interval and (entry.p is not None or entry.benchmark not in BETTER):
+        if interval and (entry.p is not None or entry.quantity not in BETTER):
             details += ("\n" if width < NARROW_WIDTH else " ") + interval
         if table.name == "main" and entry.note:
             details += "\n" + entry.note.replace(" (", "\n(")
@@ -183,7 +183,7 @@ def sentence(verdict: Mapping[str, Any], sign: str = "-") -> str:
         f"of {difference} {interval}"
     ).replace("-", sign)
     return (
-        f"{short_name(verdict['task'])}, {short_name(verdict['model'])}, {verdict['benchmark']}: validation chose "
+        f"{short_name(verdict['task'])}, {short_name(verdict['model'])}, {verdict['measure']}: validation chose "
         f"{chosen}; {numbers}, p {verdict['p']:.3f}: {verdict['verdict']}."
     )
 
@@ -191,7 +191,7 @@ def sentence(verdict: Mapping[str, Any], sign: str = "-") -> str:
 def curve_records(study: Study) -> Sequence[dict[str, Any]]:
     """Return all curves on test as plain data, a record per row of the tables, seed and size."""
     return [
-        {"task": cell.task, "model": cell.model, "benchmark": measure.name, "method": repeats.name,
+        {"task": cell.task, "model": cell.model, "measure": measure.name, "row": repeats.name,
          "parameters": repeats.recipe.parameter_text, "seed": seed, **size}
         for cell in study.cells for measure, rows in cell.test.items() for repeats in rows
         for seed, curve in enumerate(repeats.curves) for size in curve.rows()

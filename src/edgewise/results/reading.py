@@ -60,13 +60,10 @@ class SelectionRecord(TypedDict):
 
 
 class CurveRecord(TypedDict):
-    """One recipe in curve.json. Area, interval and comparison are for people: readers compute them from the values.
+    """One recipe in curve.json. Area, interval and comparison are for people: readers compute them from the values."""
 
-    Files say "benchmark" for a measure and "method" for a recipe.
-    """
-
-    benchmark: Any
-    method: str
+    measure: Any
+    recipe: str
     solver: Any
     filter: Any
     pnr: Any
@@ -153,7 +150,7 @@ def read_result(folder: str | Path) -> Discovery:
 def _read_outcomes(
     folder: Path, run: RunInfo, settings: Settings, records: Sequence[CurveRecord]
 ) -> tuple[Outcome, ...]:
-    names = [(str(record["benchmark"]), record["method"]) for record in records]
+    names = [(str(record["measure"]), record["recipe"]) for record in records]
     if not records or len(set(names)) < len(names):
         raise InputError("curve.json must have every recipe of a measure once")
     n_recipes, n_sizes, graph = len(records), len(settings.sizes), run.graph
@@ -173,15 +170,15 @@ def _read_outcomes(
         n_kept = tuple(size["edges_kept"] for size in sizes)
         n_edges = np.unpackbits(masks, axis=1, count=graph.n_edges).sum(1)
         if tuple(size["share"] for size in sizes) != settings.sizes:
-            raise InputError(f"the curve of {record['method']} has other sizes than the settings")
+            raise InputError(f"the curve of {record['recipe']} has other sizes than the settings")
         if not all(0 <= fewer <= more <= graph.n_edges for fewer, more in zip(n_kept, n_requested, strict=True)):
-            raise InputError(f"the curve of {record['method']} has impossible numbers of edges")
+            raise InputError(f"the curve of {record['recipe']} has impossible numbers of edges")
         if tuple(n_edges) != n_kept:
-            raise InputError(f"the circuits of {record['method']} have other numbers of edges than its curve")
+            raise InputError(f"the circuits of {record['recipe']} have other numbers of edges than its curve")
         recipe = Recipe.from_record({name: record[name] for name in parameters(Recipe)})  # type: ignore[literal-required]
-        if recipe.name != record["method"]:
-            raise InputError(f"the recipe of {record['method']} is that of {recipe.name}")
-        measure = from_record("measure", MEASURES, record["benchmark"], Measure)
+        if recipe.name != record["recipe"]:
+            raise InputError(f"the recipe of {record['recipe']} is that of {recipe.name}")
+        measure = from_record("measure", MEASURES, record["measure"], Measure)
         ends = (arrays["full"], arrays["empty"])
         curve = Curve(settings.sizes, n_requested, n_kept, values, *ends, settings.faithfulness)
         selections = _PackedSelections(graph, sizes, masks)

@@ -124,8 +124,8 @@ def _write_outcomes(folder: Path, result: Discovery, suffix: str) -> None:
         greedy = next((o for o in result.of(outcome.measure) if o.recipe == GREEDY and o is not outcome), None)
         sizes = list(zip(outcome.curve.rows(), outcome.selections, strict=True))
         curves.append({
-            "benchmark": plain(outcome.measure),
-            "method": outcome.name,
+            "measure": plain(outcome.measure),
+            "recipe": outcome.name,
             **outcome.recipe.record(),
             "chosen_on": outcome.chosen_on,
             "choices": list(outcome.choices),
@@ -135,7 +135,7 @@ def _write_outcomes(folder: Path, result: Discovery, suffix: str) -> None:
             "against_greedy": outcome.resampled.minus(greedy.resampled).record() if greedy else None,
             "sizes": [{"share": row["share"]} | selection.record() for row, selection in sizes],
         })  # fmt: skip
-        named = {"benchmark": outcome.measure.name, "method": outcome.name}
+        named = {"measure": outcome.measure.name, "recipe": outcome.name}
         rows += [named | row | selection.record() for row, selection in sizes]
     write_json(folder / "curve.json", curves)
     text = io.StringIO(newline="")
@@ -210,7 +210,7 @@ def learner_names(outcomes: Sequence[Outcome]) -> dict[Learner, str]:
     counts: Counter[str] = Counter()
     for learner in (outcome.recipe.learner for outcome in outcomes):
         if learner is not None and learner not in names:
-            measure = record_name("goal", learner.record().get("goal", "learned"))
+            measure = record_name("measure", learner.record().get("measure", "learned"))
             counts[measure] += 1
             names[learner] = f"{measure}-{counts[measure]}" if counts[measure] > 1 else measure
     return names

@@ -301,7 +301,7 @@ class Plan:
 
 
 def _scorer_from_record(record: Any) -> Method:
-    """Return the scorer or learner of a record. Only learners have a goal."""
-    if isinstance(record, Mapping) and "goal" in record:
+    """Return the scorer or learner of a record. Only learners have a measure."""
+    if isinstance(record, Mapping) and "measure" in record:
         return learner_from_record(record)
     return from_record("scorer", SCORERS, record, Scorer)  # type: ignore[type-abstract]

@@ -29,8 +29,8 @@ BETTER = {measure.name: measure.better for measure in BOTH_MEASURES}
 class Entry:
     """A number, its standard deviation over seeds (None for one seed), and its interval over evaluated examples.
 
-    benchmark  the measure, or what else is measured
-    method     the recipe, scorer or learner
+    quantity   the measure, or what else the number is
+    row        the name of the recipe, scorer or learner
     task, model
                empty for a number over several of them
     unit       of the value; empty for areas and shares
@@ -39,8 +39,8 @@ class Entry:
     best       whether it is the best of its measure, model and task in its table, as rounded
     """
 
-    benchmark: str
-    method: str
+    quantity: str
+    row: str
     task: str
     model: str
     value: float
@@ -73,19 +73,19 @@ class StudyTable:
     rows: tuple[TableRow, ...]
 
     def mark_best(self, better: Mapping[str, int] = BETTER) -> StudyTable:
-        """Return the table with the best entries marked, of the benchmarks for which `better` gives a direction.
+        """Return the table with the best entries marked, of the quantities for which `better` gives a direction.
 
         None is marked if all are equal.
         """
         groups: dict[tuple[str, ...], list[float]] = {}
         for entry in self.entries:
-            groups.setdefault((entry.benchmark, entry.task, entry.model), []).append(round(entry.value, DIGITS))
+            groups.setdefault((entry.quantity, entry.task, entry.model), []).append(round(entry.value, DIGITS))
 
         def mark(entry: Entry | None) -> Entry | None:
-            if entry is None or entry.benchmark not in better:
+            if entry is None or entry.quantity not in better:
                 return entry
-            rivals = groups[entry.benchmark, entry.task, entry.model]
-            extreme = max(rivals) if better[entry.benchmark] > 0 else min(rivals)
+            rivals = groups[entry.quantity, entry.task, entry.model]
+            extreme = max(rivals) if better[entry.quantity] > 0 else min(rivals)
             return replace(entry, best=round(entry.value, DIGITS) == extreme and len(set(rivals)) > 1)
 
         return replace(self, rows=tuple(replace(row, entries=tuple(map(mark, row.entries))) for row in self.rows))
@@ -140,7 +140,7 @@ def verdicts(study: Study) -> list[dict[str, Any]]:
             verdict = f"{comparison.verdict} than greedy"
         records.append(
             {
-                "task": cell.task, "model": cell.model, "benchmark": measure.name,
+                "task": cell.task, "model": cell.model, "measure": measure.name,
                 "chosen": tested.name, "parameters": tested.recipe.parameter_text,
                 "test": tested.mean, "greedy": greedy.mean, **comparison.record(), "verdict": verdict,
             }
@@ -165,11 +165,11 @@ def _area(cell: Cell, repeats: Repeats, label: str = "", greedy: Repeats | None 
     )  # fmt: skip
 
 
-def _mean(cell: Cell, benchmark: str, method: str, values: Sequence[float], unit: str = "") -> Entry | None:
+def _mean(cell: Cell, quantity: str, method: str, values: Sequence[float], unit: str = "") -> Entry | None:
     """Return the mean of values over seeds or draws, with its spread. None without values."""
     spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
     mean = float(np.mean(values)) if len(values) else 0.0
-    return Entry(benchmark, method, cell.task, cell.model, mean, spread, unit=unit) if len(values) else None
+    return Entry(quantity, method, cell.task, cell.model, mean, spread, unit=unit) if len(values) else None
 
 
 def _main_table(study: Study) -> StudyTable:
@@ -249,8 +249,8 @@ def _overlap_table(study: Study) -> StudyTable:
     rows = []
     for measure in BOTH_MEASURES:
         for who, name in (("greedy", GREEDY.name), ("chosen", "chosen on validation")):
-            label, benchmark = f"{measure.name} ({name})", f"overlap of {measure.name}"
-            entries = tuple(_mean(cell, benchmark, label, cell.overlap[measure][who]) for cell in study.cells)
+            label, quantity = f"{measure.name} ({name})", f"overlap of {measure.name}"
+            entries = tuple(_mean(cell, quantity, label, cell.overlap[measure][who]) for cell in study.cells)
             rows.append(TableRow(label, entries, measure.name))
     caption = "Stability: the mean Jaccard overlap of circuits over resamples of the training examples (1 is stable)."
     better = {f"overlap of {measure.name}": 1 for measure in BOTH_MEASURES}
@@ -269,9 +269,9 @@ def _kept_table(study: Study) -> StudyTable:
     rows = []
     for measure in BOTH_MEASURES:
         for name in study.cells[0].tested(measure):
-            label, benchmark = f"{measure.name} {name}", f"edges of {measure.name}"
+            label, quantity = f"{measure.name} {name}", f"edges of {measure.name}"
             entries = tuple(
-                _mean(cell, benchmark, label, [mean_kept(curve) for curve in cell.tested(measure)[name].curves])
+                _mean(cell, quantity, label, [mean_kept(curve) for curve in cell.tested(measure)[name].curves])
                 for cell in study.cells
             )
             rows.append(TableRow(label, entries, measure.name))
@@ -326,4 +326,4 @@ def mean_ranks(study: Study, measure: Measure) -> dict[str, Entry]:
     low, high = percentile_interval(draws, CONFIDENCE)
     numbers = zip(names, ranks.mean(0).tolist(), low.tolist(), high.tolist(), strict=True)
     entries = [Entry(f"rank for {measure.name}", name, "", "", mean, None, *ends) for name, mean, *ends in numbers]
-    return {entry.method: entry for entry in sorted(entries, key=lambda entry: entry.value)}
+    return {entry.row: entry for entry in sorted(entries, key=lambda entry: entry.value)}

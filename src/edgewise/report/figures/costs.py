@@ -30,7 +30,7 @@ def costs_figure(study: Study, page: Page = style.SCREEN) -> Figure:
     )
     height = panel_height(page) + 0.4
     figure = style.new_figure(height * len(study.cells) + 0.6, "Faithfulness and cost of scorers", caption, page)
-    part = figure.subfigures(1, 1)  # a legend of the figure would cover the caption
+    part = figure.subfigures(1, 1, squeeze=False)[0, 0]  # a legend of the figure would cover the caption
     panels = part.subplots(len(study.cells), len(BOTH_MEASURES), squeeze=False)
     for row, cell in zip(panels, study.cells, strict=True):
         for axes, measure in zip(row, BOTH_MEASURES, strict=True):
