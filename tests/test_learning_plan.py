@@ -122,7 +122,7 @@ def test_a_run_says_what_learning_would_cost_and_is_repeated_with_its_plan(edgew
     words = ("run", "--examples", 16, "--stability", 0, "--out", tmp_path / "r")
     monkeypatch.setattr(learning_plan, "_time_step", lambda *_: 100.0)
     code, _, err = edgewise(*words, "--learn-budget", 3)
-    assert code == 0 and "--learn-budget 100" in err and set(read_result(tmp_path / "r").learned) == {Calibrated()}
+    assert code == 0 and "--learn-budget 117" in err and set(read_result(tmp_path / "r").learned) == {Calibrated()}
     words = (*words, "--learn-steps", 3, "--learn-budget", 1, "--overwrite")
     monkeypatch.setattr(learning_plan, "_time_step", lambda *_: 0.01)
     assert edgewise(*words)[0] == 0

@@ -291,7 +291,7 @@ def read_study(folder: str | Path) -> Study:
         key = f"cell-{number:x}"
         unit = store.find(key)
         if unit is None:
-            raise InputError(f"{folder / CELLS / key} is missing or damaged; replace the study with --overwrite")
+            raise InputError(f"{folder / CELLS / key} is missing or damaged; run the study again")
         try:
             cells.append(read_cell(unit, plan, task, model))
         except InputError as error:
