@@ -120,6 +120,8 @@ def calibrate_ranking(
     circuits = [select(shifts[0])]
     evaluation = problem.evaluate(circuits[0], session, examples)
     span = float((evaluation.full - evaluation.empty).mean())
+    if span == 0:  # faithfulness is undefined on these examples
+        return value, {}
     distance = (evaluation.values - evaluation.full) / span  # [size, example]
     bias, error = distance.mean(1), distance.std(1) / np.sqrt(len(examples))
     # The part of the bias that is not expected by chance (James and Stein).
