@@ -50,7 +50,7 @@ STUDY_FILES = {
     "tables.md": "the tables, and what their marks and columns mean",
     "tables.csv": "one row per entry of the tables",
     "tables.json": "the same, with the plan and the verdicts",
-    "curves.csv": "all curves on test: a row per task, model, measure, recipe, seed and size",
+    "curves.csv": "all curves on test: a row per task, model, measure, row of the tables, seed and size",
     "figure.*": "faithfulness on test of the reference and of the chosen row, and differences from the reference",
     "costs.*": "areas of scorers and learners against their seconds per example",
     "study.json": "the plan, and digests of what it was made from",
