@@ -167,9 +167,10 @@ def _area(cell: Cell, repeats: Repeats, label: str = "", reference: Repeats | No
 
 def _mean(cell: Cell, quantity: str, row: str, values: Sequence[float], unit: str = "") -> Entry | None:
     """Return the mean of values over seeds or draws, with its spread. None without values."""
+    if not values:
+        return None
     spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    mean = float(np.mean(values)) if len(values) else 0.0
-    return Entry(quantity, row, cell.task, cell.model, mean, spread, unit=unit) if len(values) else None
+    return Entry(quantity, row, cell.task, cell.model, float(np.mean(values)), spread, unit=unit)
 
 
 def _main_table(study: Study) -> StudyTable:
