@@ -154,7 +154,7 @@ def test_tables_fold_names_and_never_numbers(width):
 def test_a_curve_has_every_value_and_bars_in_proportion(width):
     shares, values = (0.001, 0.01, 0.1, 0.5, 1.0), (-0.25, 0.1, 0.6, 1.125, 1.0)
     text = printed(curve_tables(shares, values, width), width)
-    assert text.isascii() or "─" in text
+    assert text.replace("─", "").isascii()
     assert max(map(len, text.splitlines())) <= width
     assert all(format_number(value, digits=2) in text and f"{100 * share:g} %" in text
                for share, value in zip(shares, values, strict=True))  # fmt: skip

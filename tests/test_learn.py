@@ -560,6 +560,8 @@ def test_calibrated_scores_are_the_scores_calibrated_on_some_examples(tiny):
     assert learner_from_record(learner.record()) == learner
     signed = learn_ranking(model, task, learner.for_measure(CPR), sizes=sizes, session=QUIET)
     np.testing.assert_allclose(signed.value, scores - scores.min())  # more is always better, so there is no target
+    plain = learn_ranking(model, task, learner, sizes=(1.0,), session=QUIET)  # the only size leaves no choice
+    np.testing.assert_allclose(plain.value, np.abs(scores) - np.abs(scores).min())
     for wrong in ({"examples": 0}, {"seed": -1}, {"measure": "CMD"}, {"scorer": EapIg}):
         with pytest.raises(InputError):
             Calibrated(**wrong)

@@ -113,7 +113,12 @@ def test_discover_learns_within_its_budget_unless_recipes_or_conditions_forbid_i
         np.testing.assert_allclose(ranking.origin["validation"], origin["validation"])
         assert ranking.origin["validation"][0][0] == 0 and details["validation_examples"] == 4
     assert "after 0" in (tmp_path / "r" / "viewer.html").read_text()
-    assert set(learned(learn_budget=0.01).learned) == {Calibrated()}  # steps take too long, evaluations don't
+    short = learned(learn_budget=0.01)
+    assert set(short.learned) == {Calibrated()}  # steps take too long, evaluations don't
+    write_result(short, tmp_path / "short")
+    (ranking,) = read_result(tmp_path / "short").learned.values()
+    expected = short.learned[Calibrated()].origin["calibration"]
+    assert len(expected) == 2 and [list(row) for row in ranking.origin["calibration"]] == expected
     assert learned(learn_budget=0) is None
     assert learned(settings=as_published(settings)) is None
 

@@ -25,7 +25,7 @@ FIRST_FILES = ("viewer.html", "README.md", "figures/", "circuits/")
 def command(*, folder: Path = options.FOLDER, json: bool = options.JSON) -> None:
     """Print the tables of a run or a study, and rebuild what is derived from its data.
 
-    That is a run's figures, viewer.html and README.md; a study's figure, table files and README.md.
+    That is a run's figures, viewer.html and README.md; a study's figures, table files and README.md.
     """
     if studies.is_study(folder):
         study = studies.read_study(folder)

@@ -85,7 +85,8 @@ def command(
     is the size that is shown first. With --tune, edges are scored on train and validation, and one more recipe is
     chosen there by cross-validation, but the size on test.
     With --kappa, there are also recipes on shrunk scores. If they can be learned within --learn-budget, there are also
-    rankings that are learned on train, and a portfolio of recipes that are chosen, for every size, on validation.
+    rankings that are learned on train, and a portfolio of recipes that are chosen, for every size, on validation. If
+    learning takes too long, the scores are calibrated for CMD instead.
 
     If it takes seconds, as for the embedded models, the chosen circuit is also tested: does it beat random circuits,
     are edges superfluous, and so on (verification.html).

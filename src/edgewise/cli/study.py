@@ -10,7 +10,8 @@ from typing import Any
 from .. import recipes, study as studies
 from ..errors import InputError
 from ..io.atomic import check_folder
-from ..learn import LEARNERS
+from ..learn import LEARNERS, Learner
+from ..method import parameters
 from ..models.model_files import UNTRAINED
 from ..report.study_tables import write_study
 from ..score import Scorer
@@ -101,7 +102,7 @@ def command(
 
     Scores edges on train, chooses recipes and hyper-parameters on validation, reports on test. Two rows show what
     chance achieves: random circuits, and greedy's circuits with other heads of the same layers. Run the same command
-    again to resume a stopped study; the tables are the same.
+    again to resume a stopped study; the tables are the same, except for seconds.
 
     With --scorers, it compares scorers and learners instead: a row for each, with CPR, CMD, their differences from
     EAP-IG, seconds, memory and, if the circuit is known, AUROC and precision. One integer program
@@ -178,9 +179,10 @@ def _choose_scorers(
         raise InputError(f"{flags} would have no effect with --scorers, which compares scorers and learners by name")
     learning = {"steps": common.learn_steps, "rate": common.learning_rate}
     scorers, left_out = studies.choose_scorers(names, settings, {"steps": common.steps}, learning)
-    unused = [name for name in ("learn_steps", "learning_rate") if getattr(common, name) is not None]
-    if unused and not any(scorer.name in LEARNERS for scorer in scorers):
-        raise InputError(f"--{unused[0].replace('_', '-')} needs a learner in --scorers: nothing would be learned")
+    learnable = {name for scorer in scorers if isinstance(scorer, Learner) for name in parameters(type(scorer))}
+    for flag, name in (("--learn-steps", "steps"), ("--learning-rate", "rate")):
+        if learning[name] is not None and name not in learnable:
+            raise InputError(f"{flag} needs a learner in --scorers that has it, such as learned")
     for name, reason in left_out.items():
         note(f"without {name}: {reason}")
     named = {name.lower() for name in names}

@@ -168,7 +168,7 @@ def evaluate_circuits(
     unit = session.store.find(key)
     if unit is None:
         batches, n_circuits, n_model = plan_batches(task.examples, size), len(pruned), 2 + len(of_model)
-        columns: Columns = {"found": ((n_model + n_circuits,), np.float64)}  # [example, row] with the rows of the job
+        columns: Columns = {"metric": ((n_model + n_circuits,), np.float64)}  # [example, row] with the rows of the job
         with session.store.open_partial(key, len(task), columns) as partial, session.reporting() as reporting:
             per_example = max(1, n_circuits)
             done, total = partial.n_done * per_example, len(task) * per_example
@@ -190,16 +190,16 @@ def evaluate_circuits(
                 n_done = max(1, group.stop - group.start) * len(missing[batch])
                 n_left[batch] -= n_done
                 if not n_left[batch]:
-                    partial.write_rows(missing[batch], found=new_values[batch].T)
+                    partial.write_rows(missing[batch], metric=new_values[batch].T)
                 done += n_done
                 reporting.report("evaluate", done, total)
             unit = session.store.finish(key, partial)
     try:
-        _check_finite(unit.arrays["found"], task, metric)
+        _check_finite(unit.arrays["metric"], task, metric)
     except InputError:
         session.store.delete(key)
         raise
-    full, empty, *rest = np.ascontiguousarray(unit.arrays["found"].T)
+    full, empty, *rest = np.ascontiguousarray(unit.arrays["metric"].T)
     model_values = {further.name: values for further, values in zip(of_model, rest, strict=False)}
     values = np.array(rest[len(of_model) :]).reshape(-1, len(task))
     return Evaluation(metric, ablation, values, full, empty, model_values)

@@ -183,7 +183,7 @@ def hold_lock(path: Path) -> Iterator[bool]:
 @contextmanager
 def open_draft(path: Path) -> Iterator[Path]:
     """Yield a new path on the disk of `path`, to fill and to rename. What is left there is removed at the end."""
-    remove_drafts(path.parent, path.name)
+    _remove_drafts(path)
     for attempts_left in reversed(range(DRAFT_ATTEMPTS)):
         folder = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft")
         lock = FileLock(folder / "lock", timeout=0)
@@ -202,12 +202,12 @@ def open_draft(path: Path) -> Iterator[Path]:
         remove(folder)
 
 
-def remove_drafts(folder: Path, name: str = "") -> None:
-    """Remove the drafts of killed processes in a folder: of one name, or of any."""
+def _remove_drafts(path: Path) -> None:
+    """Remove the drafts that killed processes left beside their target."""
     with suppress(OSError):
-        for draft in list(folder.iterdir()):
+        for draft in list(path.parent.iterdir()):
             match = DRAFT_NAME.fullmatch(draft.name)
-            if match and name in ("", match[1]):
+            if match and match[1] == path.name:
                 with suppress(OSError, Timeout), FileLock(draft / "lock", timeout=0):
                     remove(draft)
 

@@ -95,6 +95,8 @@ def calibrate_ranking(
 ) -> tuple[FloatArray, dict[float, tuple[float, float]]]:
     """Return calibrated values [edge], and size -> faithfulness on the examples before and after.
 
+    If no size leaves a choice, the values are returned as they are.
+
     Parameters
     ----------
     examples
@@ -105,20 +107,24 @@ def calibrate_ranking(
         [edge] the effect of each edge on the metric: positive if it raises the metric.
     """
     sizes = inner_sizes(problem)
+    if not sizes:
+        return value, {}
     counts, graph = list(sizes.values()), problem.graph
-    place = _rank_logits(value)
+    logit = _rank_logits(value)
     direction = np.sign(scores)
-    limits = _shift_limits(np.sort(place)[::-1][np.array(counts) - 1])
+    limits = _shift_limits(np.sort(logit)[::-1][np.array(counts) - 1])
 
     def select(shifts: FloatArray) -> list[Circuit]:
         """Return the circuit of every size, with its shift."""
-        rankings = [Ranking(graph, place + shift * direction) for shift in shifts]
+        rankings = [Ranking(graph, logit + shift * direction) for shift in shifts]
         problems = [SelectionProblem.of(r, "signed", k) for r, k in zip(rankings, counts, strict=True)]
         return [solve(each, solver=Greedy(), fill=True).circuit for each in problems]
 
+    few = examples[::TRIAL_STRIDE]
+    n_runs = len(counts) * (len(examples) + TRIALS * len(few))
     shifts = np.zeros((TRIALS + 1, len(counts)))  # [trial, size]
     circuits = [select(shifts[0])]
-    evaluation = problem.evaluate(circuits[0], session, examples)
+    evaluation = problem.evaluate(circuits[0], session.as_part("calibrate", 0, n_runs), examples)
     span = float((evaluation.full - evaluation.empty).mean())
     if span == 0:  # faithfulness is undefined on these examples
         return value, {}
@@ -127,17 +133,18 @@ def calibrate_ranking(
     # The part of the bias that is not expected by chance (James and Stein).
     needed = -bias * np.maximum(0, 1 - (error / np.where(bias == 0, 1, bias)) ** 2)
     changes = np.zeros_like(shifts)
-    few, before = examples[::TRIAL_STRIDE], evaluation.values[:, ::TRIAL_STRIDE]
+    before = evaluation.values[:, ::TRIAL_STRIDE]
     for trial in range(1, TRIALS + 1):
         if trial == 1:
             rows = zip(counts, needed * span, limits, strict=True)
-            shift = np.array([_predict_shift(place, scores, *row) for row in rows])
+            shift = np.array([_predict_shift(logit, scores, *row) for row in rows])
         else:
             step, effect = np.diff(shifts[trial - 2 : trial], axis=0)[0], np.diff(changes[trial - 2 : trial], axis=0)[0]
             shift = shifts[trial - 1] + _secant_step(step, effect, needed - changes[trial - 1])
         shifts[trial] = np.clip(shift, -limits, limits)
         circuits.append(select(shifts[trial]))
-        changes[trial] = (problem.evaluate(circuits[-1], session, few).values - before).mean(1) / span
+        part = session.as_part("calibrate", len(counts) * (len(examples) + (trial - 1) * len(few)), n_runs)
+        changes[trial] = (problem.evaluate(circuits[-1], part, few).values - before).mean(1) / span
     best = np.abs(changes - needed).argmin(0)
     chosen_shifts = np.take_along_axis(shifts, best[None], 0)[0]
     chosen = [circuits[trial][row] for row, trial in enumerate(best)]
@@ -145,13 +152,13 @@ def calibrate_ranking(
     report = {size: (1 + float(b), 1 + float(a)) for size, b, a in zip(sizes, bias, after, strict=True)}
     if not chosen_shifts.any():
         return value, report
-    return rank_by_circuit(chosen, [place + shift * direction for shift in chosen_shifts], value), report
+    return rank_by_circuit(chosen, [logit + shift * direction for shift in chosen_shifts], value), report
 
 
 def _rank_logits(value: NDArray[np.floating]) -> FloatArray:
     """Return the logit of every edge's rank among all edges, the largest for the highest value."""
-    place = (np.argsort(np.argsort(value, kind="stable"), kind="stable") + 0.5) / len(value)
-    return np.log(place / (1 - place))
+    share = (np.argsort(np.argsort(value, kind="stable"), kind="stable") + 0.5) / len(value)
+    return np.log(share / (1 - share))
 
 
 def _shift_limits(thresholds: FloatArray) -> FloatArray:
@@ -168,12 +175,12 @@ def _secant_step(step: FloatArray, effect: FloatArray, missing: FloatArray) -> F
     return np.where(has_effect, np.clip(wanted_step, -largest, largest), np.sign(missing) * largest)
 
 
-def _predict_shift(place: FloatArray, scores: NDArray[np.floating], count: int, change: float, limit: float) -> float:
+def _predict_shift(logit: FloatArray, scores: NDArray[np.floating], count: int, change: float, limit: float) -> float:
     """Return the shift by which the sum of the scores of the best `count` edges changes as wanted; at most `limit`."""
     direction = np.sign(scores)
 
     def total(shift: float) -> float:
-        return float(scores[np.argpartition(-(place + shift * direction), count - 1)[:count]].sum())
+        return float(scores[np.argpartition(-(logit + shift * direction), count - 1)[:count]].sum())
 
     target = total(0.0) + change
     low, high = (0.0, limit) if change > 0 else (-limit, 0.0)

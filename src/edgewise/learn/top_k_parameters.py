@@ -113,7 +113,7 @@ class TopKParameters(Learner, ABC):
         """
         if self.rate is not None:
             return self.rate
-        factor = min(MAX_FACTOR, max(1.0, FEW_STEPS / self.steps)) if not self.measure.has_target else 1.0
+        factor = 1.0 if self.measure.has_target else min(MAX_FACTOR, max(1.0, FEW_STEPS / self.steps))
         return self.measure.learning_rate(graph.n_edges) * factor
 
     def rate_at(self, step: int, graph: BaseGraph) -> float:

@@ -67,8 +67,7 @@ def areas_of_run(result: Discovery) -> list[RecipeAreas]:
 
 
 def areas_of_study(study: Study) -> list[RecipeAreas]:
-    """Return one group per model, task and measure: scorers on test, or recipes with the parameters that validation
-    chose."""
+    """Return the areas on test, one group per model, task and measure. Validation chose the parameters of recipes."""
     faithfulness = study.plan.settings.faithfulness
     return [
         RecipeAreas(cell.task, cell.model, measure, faithfulness, {r.name: r.resampled for r in repeats})

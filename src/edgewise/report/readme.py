@@ -39,7 +39,8 @@ RESULT_FILES = {
     "of the examples and its interval; `kept`: whether the interval excludes 0, so that the edge passes the filter; "
     "`sign_unstable`: whether its mean has both signs among the resamples",
     "learned.npz": "[edge] the ranking learned for each measure; larger is better",
-    "learned.json": "how rankings were learned: steps, seconds, area on validation by step, the choice of every size",
+    "learned.json": "how rankings were learned: steps, seconds, area on validation by step; by size, the choice and "
+    "the calibration",
     "examples.json": "the evaluated prompts as tokens, clean and corrupted, with their answers",
     "attention.npz": "attention patterns of the strongest heads on a few evaluated examples, for "
     "`read_result(folder).attention`. `examples`, `lengths` [example]: places in examples.json and numbers of tokens; "
@@ -50,7 +51,7 @@ STUDY_FILES = {
     "tables.md": "the tables, and what their marks and columns mean",
     "tables.csv": "one row per entry of the tables",
     "tables.json": "the same, with the plan and the verdicts",
-    "curves.csv": "all curves on test: a row per task, model, measure, recipe, seed and size",
+    "curves.csv": "all curves on test: a row per task, model, measure, row of the tables, seed and size",
     "figure.*": "faithfulness on test of the reference and of the chosen row, and differences from the reference",
     "costs.*": "areas of scorers and learners against their seconds per example",
     "study.json": "the plan, and digests of what it was made from",

@@ -1,4 +1,4 @@
-"""Write a study: its data, its tables for the terminal and as Markdown, CSV and JSON, its figure and README."""
+"""Write a study: its data, its tables for the terminal and as Markdown, CSV and JSON, its figures and README."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ TRUTH_LEGEND = (
 
 
 def write_study(study: Study, folder: str | Path, overwrite: bool = False) -> None:
-    """Write a study, its tables, figure and README into a folder, atomically.
+    """Write a study, its tables, figures and README into a folder, atomically.
 
     Parameters
     ----------

@@ -5,7 +5,7 @@ scores/           scores, [example, edge]
 statistics.npz    per edge: mean, low, high, kept, sign_unstable
 circuits.npz      the circuits of every recipe and size as packed bits, and the metric of every circuit and example
 learned.npz       learned rankings, one array [edge] per learner; missing if there are none
-learned.json      how they were learned: steps, seconds, area on validation by step, the choice of every size
+learned.json      how they were learned: steps, seconds, area on validation by step, choice and calibration by size
 circuits/         one file per size of the recipe that was chosen for each measure
 curve.json        every recipe and how its solver ended; for people also areas, which readers ignore
 curve.csv         a table for people: edges, metric and faithfulness per recipe and size
@@ -59,6 +59,7 @@ class LearnedRecord:
     validation           (step, area on validation examples)
     validation_examples  how many examples that were
     choices              (size, the ranking that it takes: that of the warm start, the learned one or one between them)
+    calibration          (size, faithfulness before calibration, after it)
     """
 
     steps: int | None = None
@@ -66,6 +67,7 @@ class LearnedRecord:
     validation: Sequence[tuple[int, float]] = ()
     validation_examples: int | None = None
     choices: Sequence[tuple[float, str]] = ()
+    calibration: Sequence[tuple[float, float, float]] = ()
 
 
 @dataclass(frozen=True)

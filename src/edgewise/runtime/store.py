@@ -158,25 +158,25 @@ class Store:
         if self.folder is not None:
             object.__setattr__(self, "folder", Path(self.folder))
 
-    def open(self, also_allowed: str = "") -> Store:
+    def open(self) -> Store:
         """Return the store. Its folder is created with the first unit, so that work that fails early leaves nothing.
 
-        Raise InputError if the folder holds anything but units and files whose paths match `also_allowed`.
+        Raise InputError if the folder holds anything but units.
         """
         if self.folder is not None and os.path.lexists(self.folder):
             if self.folder.is_symlink() or not self.folder.is_dir():
                 raise InputError(f"{self.folder} isn't a store that edgewise began; move it away")
-            check_no_foreign_files(self.folder, f"{FILE_PATTERN}|{also_allowed}" if also_allowed else FILE_PATTERN)
+            check_no_foreign_files(self.folder, FILE_PATTERN)
         return self
 
     @contextmanager
-    def lock(self, target: Path, also_allowed: str = "") -> Iterator[Store]:
+    def lock(self, target: Path) -> Iterator[Store]:
         """Return the store, locked until the end of the `with`, so that only one process writes `target`.
 
-        If no unit was finished, the folder is removed. `also_allowed` is as in `open`.
+        If no unit was finished, the folder is removed.
         """
         assert self.folder is not None
-        self.open(also_allowed)
+        self.open()
         with create_parents(self.folder):
             self._create()
             with hold_lock(self.folder / LOCK) as is_alone:

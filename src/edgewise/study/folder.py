@@ -4,7 +4,7 @@ study.json        the plan, and the inputs that the study was made from
 cells/            a unit per model and task, in the plan's order: the metric of every circuit and example, and costs
 README.md         explains every file
 tables.md .csv .json, curves.csv, figure.png .svg; of scorers, costs.png .svg
-                  derived; without timings, so that the same command gives the same bytes
+                  derived; except for the seconds of scorers, the same command gives the same bytes
 """
 
 from __future__ import annotations

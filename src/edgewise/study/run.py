@@ -56,7 +56,7 @@ def run_study(plan: Plan, session: Session = DEFAULT_SESSION) -> Study:
     Returns
     -------
     Study
-        The outcomes of all cells. `write_study` writes them, with tables and a figure.
+        The outcomes of all cells. `write_study` writes them, with tables and figures.
 
     Raises
     ------

@@ -202,9 +202,8 @@ def _cost(
         need = score_need(method, settings.graph(model.graph, train), model, train)
     else:
         need = LearnWork(train, settings, method).cost(model).need
-    values = [] if truth is None else [np.abs(result.of(CMD)[0].rankings[0].value) for result in by_seed]
-    agreement = [
-        tuple(compare(value, truth) for value in values if truth is not None)
-        for compare in (auroc, precision_at_true_size)
-    ]
+    agreement = []
+    if truth is not None:
+        values = [np.abs(result.of(CMD)[0].rankings[0].value) for result in by_seed]
+        agreement = [tuple(compare(value, truth) for value in values) for compare in (auroc, precision_at_true_size)]
     return Cost(float(np.mean(seconds)), need.total(1), *agreement)

@@ -153,23 +153,24 @@ def _table(study: Study, name: str, caption: str, rows: Sequence[TableRow]) -> S
     return StudyTable(name, caption, tuple((cell.task, cell.model) for cell in study.cells), tuple(rows))
 
 
-def _area(cell: Cell, repeats: Repeats, label: str = "", greedy: Repeats | None = None, note: str = "") -> Entry:
+def _area(cell: Cell, repeats: Repeats, label: str = "", reference: Repeats | None = None, note: str = "") -> Entry:
     """Return the entry of an area, with the verdict of its comparison with the reference unless it is that."""
     interval = repeats.resampled.interval()
     verdict = ""
-    if greedy is not None and (repeats.name, repeats.recipe) != (greedy.name, greedy.recipe):
-        verdict = repeats.resampled.minus(greedy.resampled).verdict
+    if reference is not None and (repeats.name, repeats.recipe) != (reference.name, reference.recipe):
+        verdict = repeats.resampled.minus(reference.resampled).verdict
     return Entry(
         repeats.measure.name, label or repeats.name, cell.task, cell.model, repeats.mean, repeats.spread, interval.low,
         interval.high, note, verdict=verdict,
     )  # fmt: skip
 
 
-def _mean(cell: Cell, quantity: str, method: str, values: Sequence[float], unit: str = "") -> Entry | None:
+def _mean(cell: Cell, quantity: str, row: str, values: Sequence[float], unit: str = "") -> Entry | None:
     """Return the mean of values over seeds or draws, with its spread. None without values."""
+    if not values:
+        return None
     spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    mean = float(np.mean(values)) if len(values) else 0.0
-    return Entry(quantity, method, cell.task, cell.model, mean, spread, unit=unit) if len(values) else None
+    return Entry(quantity, row, cell.task, cell.model, float(np.mean(values)), spread, unit=unit)
 
 
 def _main_table(study: Study) -> StudyTable:
@@ -184,9 +185,9 @@ def _main_table(study: Study) -> StudyTable:
         shown[chosen] = [cell.chosen(measure) for cell in study.cells]
         for label, listed in shown.items():
             entries = []
-            for cell, repeats, greedy in zip(study.cells, listed, references, strict=True):
+            for cell, repeats, reference in zip(study.cells, listed, references, strict=True):
                 note = f"{repeats.name} ({repeats.recipe.parameter_text})".removesuffix(" ()") * (label == chosen)
-                entries.append(_area(cell, repeats, label, greedy, note))
+                entries.append(_area(cell, repeats, label, reference, note))
             rows.append(TableRow(label, tuple(entries), name))
     measures = ", ".join(f"{measure.name} ({measure.improves})" for measure in BOTH_MEASURES)
     caption = f"The chosen recipes against the baseline on {TEST}: {measures}."

@@ -60,7 +60,7 @@ def _draw_cell(axes: Axes, cell: Cell, measure: Measure, looks: dict[str, Look])
     for name, seconds in costs.items():
         axes.plot([seconds], [areas[name]], **looks[name])
     limits = axes.get_ylim()
-    for name in areas.keys() - costs.keys():
+    for name in [name for name in areas if name not in costs]:
         axes.axhline(areas[name], **looks[name])
     if not is_log:
         axes.set_ylim(limits)  # a random ranking would leave no room for the differences between the others
