@@ -130,6 +130,14 @@ def test_huge_numbers_have_an_exponent_and_differences_a_sign():
     assert with_minus_signs(format_interval(-1, -2, True, 0)) == "[−1, −2]"
 
 
+def test_the_interval_of_a_difference_shows_whether_it_excludes_zero():
+    assert format_interval(2e-5, 0.0011, signed=True) == "[+2e-05, +0.0011]"
+    assert format_interval(-0.0006, -4.9e-5, signed=True) == "[-0.0006, -5e-05]"
+    assert format_interval(-2e-5, 0.0, signed=True) == "[-2e-05, +0.0000]"
+    assert format_interval(-1e-17, 1e-17, signed=True) == "[+0.0000, +0.0000]"
+    assert format_interval(2e-5, 0.5) == "[0.0000, 0.5000]"
+
+
 def test_scores_of_any_magnitude_keep_their_digits():
     values = (19.2573, -0.0000123456, 5.2, 196.4, 0.0, -1234567.0)
     expected = ("+19.3", "-1.23e-05", "+5.20", "+196", "0", "-1.23e+06")

@@ -173,6 +173,7 @@ def test_a_run_becomes_a_submission_that_check_accepts(edgewise, tmp_path, monke
     code, out, _ = edgewise("run", "--examples", 8, "--out", run)
     assert code == 0 and len(re.findall(r"circuits/ has the circuits of CMD: .*, chosen on validation; CPR", out)) == 1
     assert "chosen on validation" in edgewise("show", run)[1]
+    assert "scores: those in the file" in edgewise("show", run / "circuits" / "cmd-0.05.npz")[1]
     words = ("convert", run, target, "--task", "ioi", "--model", "gpt2", "--submission", "circuits")
     # Validation chose the recipe, so a submission may have it.
     code, out, _ = edgewise(*words, "--json")

@@ -55,11 +55,16 @@ def check_same(path: Path, recorded: object, inputs: Mapping[str, Any]) -> None:
     note(f"{path} was made by the same command from the same inputs: nothing is computed again")
 
 
+def note_resumed(session: Session) -> None:
+    """Print a note if the session's store has work of a stopped command. Call this before anything is stored."""
+    if not session.store.is_empty:
+        note("resuming a stopped command, as far as its inputs are the same")
+
+
 @contextmanager
 def resume(session: Session) -> Iterator[Session]:
     """Return the session with progress on stderr, after a note if its store has work of a stopped command."""
-    if not session.store.is_empty:
-        note("resuming a stopped command, as far as its inputs are the same")
+    note_resumed(session)
     with show_progress(session) as session:
         yield session
 

@@ -29,9 +29,9 @@ from ..results.result_folder import FILE_PATTERN
 from ..runtime.unit_keys import custom_digests
 from ..tasks import SPLITS, Task, has_splits, is_task_file
 from . import options
-from .console import duration, explain, note, print_json, show_forecast
+from .console import duration, explain, note, print_json, show_forecast, show_progress
 from .options import option
-from .repeat import check_same, made_from, resume
+from .repeat import check_same, made_from, note_resumed
 from .report import show_published, show_run
 from .verify import forecast_tests, show_verdicts, verify_run
 
@@ -144,6 +144,8 @@ def command(
             check_same(folder, discovery.run.made_from or None, inputs)
             _show(folder, discovery, read_verification(folder), json)
             return
+        if not dry_run:
+            note_resumed(session)  # before the plan of learning is stored
         if learner is not None and has_budget:
             by_learning = _plan_within(minutes, loaded, train, settings, learner, common.time_limit, session)
         recipes = merge_recipes(recipes, by_learning)
@@ -168,7 +170,7 @@ def command(
             counts = f"{len(train)} pairs to score on ({train.split}), {len(test)} to evaluate on ({test.split})"
             explain(counts, train.name)
             show_published(settings)
-        with resume(session) as session:
+        with show_progress(session) as session:
             discovery = discover(
                 loaded, train, test, settings, recipes, tune_among=candidates, validation=validation, learn_from=start,
                 stability=stability, seed=task.seed, made_from=inputs, session=session,

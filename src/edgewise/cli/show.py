@@ -46,6 +46,8 @@ def show_open(opened: OpenCircuit, top: int = TOP) -> None:
     """Print an opened circuit: its edges and nodes, and, if it is of a run, the curve of its recipe."""
     show_circuit(opened.name, opened.circuit, opened.score, top=top)
     if opened.row is None:
+        if opened.score is not None:
+            say("scores: those in the file; a run writes the values that the circuit was selected by")
         return
     row, curve = opened.row, opened.row.curve
     faithfulness = format_number(curve.faithfulness[opened.place])

@@ -16,6 +16,8 @@ from ..tasks.known import PREFIX
 DIGITS = 4
 # From here on, numbers are written with an exponent.
 MAX_FIXED = 1e6
+# Smaller differences are rounding errors, and written as 0.
+ROUNDING = 1e-9
 MINUS = "\N{MINUS SIGN}"
 MAX_FIGURE_TEXT, MAX_CODE = 30, 200
 
@@ -30,8 +32,16 @@ def format_number(value: float, signed: bool = False, digits: int = DIGITS) -> s
 
 
 def format_interval(low: float, high: float, signed: bool = False, digits: int = DIGITS) -> str:
-    """Return an interval: `[low, high]`."""
-    return f"[{format_number(low, signed, digits)}, {format_number(high, signed, digits)}]"
+    """Return an interval: `[low, high]`.
+
+    With `signed`, an end that would be rounded to 0 has one significant digit, so that it shows on which side of 0 it
+    lies.
+    """
+    ends = [
+        f"{end:+.0e}" if signed and ROUNDING < abs(end) < 0.5 * 10**-digits else format_number(end, signed, digits)
+        for end in (low, high)
+    ]
+    return f"[{ends[0]}, {ends[1]}]"
 
 
 def format_score(score: float, signed: bool = True) -> str:

@@ -23,8 +23,8 @@ RESULT_FILES = {
     "figures/circuit.*": "a drawing of the circuit of the chosen recipe",
     "figures/scores.*": "the strongest edges with the intervals of their scores, and the distribution of all scores",
     "circuits/*.npz": "circuits of the chosen recipe by measure and size, for `edgewise show`, `view`, `compare`, "
-    "`evaluate` and `Circuit.load`: `inside`, one bit per edge; `score`, of the edges inside; `about`, the graph and "
-    "origin as JSON",
+    "`evaluate` and `Circuit.load`: `inside`, one bit per edge; `score`, by which they were selected; `about`, the "
+    "graph and origin as JSON",
     "circuits/*.json": "circuits of the chosen recipe by measure and size as EAP-IG json: every edge, its score, "
     "whether it is inside",
     "curve.csv": "a row per measure, recipe and size: edges asked for and kept, metric, faithfulness, solver status",
