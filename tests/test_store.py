@@ -562,3 +562,21 @@ def test_a_class_inside_a_function_has_a_key_of_its_own():
     one, other = scaled_metric(1.0), scaled_metric(1.0)
     keys = [unit_key("values", how=metric) for metric in (one, other, scaled_metric(2.0), one)]
     assert len(set(keys)) == 3 and keys[0] == keys[3]
+
+
+def test_classes_that_a_function_makes_share_no_key():
+    """Their source is the same, but they may read other values of the function."""
+
+    def scaled(factor):
+        @dataclass(frozen=True)
+        class Scaled(Kl):
+            name = "scaled"
+
+            def compute(self, readout, clean):
+                return factor * super().compute(readout, clean)
+
+        return Scaled
+
+    one, two = scaled(1), scaled(2)
+    assert unit_key("scores", how=one()) != unit_key("scores", how=two())
+    assert unit_key("scores", how=one()) == unit_key("scores", how=one())
