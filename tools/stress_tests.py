@@ -22,7 +22,6 @@ ROOT = Path(__file__).resolve().parents[1]
 TESTS = (
     "tests/browser",
     "tests/fuzz",
-    "tests/test_cache.py",
     "tests/test_disk.py",
     "tests/test_engines.py",
     "tests/test_ray.py",
