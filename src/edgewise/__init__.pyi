@@ -48,8 +48,7 @@ from .runtime.ray_engine import Ray as Ray
 from .runtime.session import Session as Session
 from .runtime.store import Store as Store
 from .score.base import BatchScores as BatchScores, Scorer as Scorer
-from .score.eap import Eap as Eap
-from .score.eap_ig import EapIg as EapIg
+from .score.eap import Eap as Eap, EapIg as EapIg
 from .score.mask_ig import MaskIg as MaskIg
 from .score.run_scorer import score_edges as score_edges
 from .select.base import (

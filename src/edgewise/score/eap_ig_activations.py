@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ..models.memory import Need, Shape, scoring_need
 from ..tasks.metrics import Metric
 from .base import BatchScores, Scorer, check_steps, loss
-from .first_order import run_with_gradients
+from .eap import run_with_gradients
 
 if TYPE_CHECKING:
     from ..models.gradients import Gradients

@@ -14,7 +14,7 @@ from ..method import check_is
 from ..models.memory import Need, Shape, circuits_need
 from ..tasks.metrics import Metric
 from .base import BatchScores, Scorer
-from .eap_ig import EapIg
+from .eap import EapIg
 
 if TYPE_CHECKING:
     from ..models.prepare import Prepared

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ..models.memory import Need, Shape, scoring_need
 from ..tasks.metrics import Metric
 from .base import BatchScores, Scorer, loss
-from .first_order import as_constant
+from .eap import as_constant
 
 if TYPE_CHECKING:
     from ..models.prepare import Prepared

@@ -22,7 +22,7 @@ from ..runtime.store import Columns, Unit
 from ..runtime.unit_keys import unit_key
 from ..tasks import DEFAULT_METRIC, Example, Metric, Task, check_examples
 from .base import BatchScores, Scorer
-from .eap_ig import EapIg
+from .eap import EapIg
 
 DEFAULT_SCORER = EapIg()
 
@@ -109,7 +109,17 @@ def score_edges(
     metric = metric.for_task(task)
     scorer.check(metric)
     model, store = model.pin(), session.store
-    graph, size, key = _plan(session, model, task, scorer, metric, batch_size, memory, positions, level)
+    graph = graph_of_level(model.graph, level)
+    check_one_kind(positions, level)
+    scorer.check_kind(positions, level)
+    graph = task.span_graph(model.graph) if positions else graph
+    fits = choose_batch_size(batch_size, score_need(scorer, graph, model, task), memory)
+    size, key = batch_size or choose_item_size(session.engine, model, model.transformer.device, fits, len(task)), ""
+    if store.folder is not None:
+        kind = {"spans": task.span_digest} if positions else {}
+        kind |= {} if level == "edge" else {"level": level}
+        # The batch size changes rounding.
+        key = unit_key("scores", model=model.digest, task=task.digest, how=(scorer, metric), batches=size, **kind)
     unit = store.find(key)
     if unit is None:
         prepared_scorer = scorer
@@ -142,36 +152,6 @@ def score_edges(
         "seconds": unit.about["seconds"],
     }
     return EdgeScores(graph, unit.arrays["values"], provenance)
-
-
-def _plan(
-    session: Session,
-    model: Model,
-    task: Task,
-    scorer: Scorer,
-    metric: Metric,
-    batch_size: int | None,
-    memory: int | str,
-    positions: bool,
-    level: str,
-) -> tuple[BaseGraph, int, str]:
-    """Return the graph of the scores, the batch size, and the key in the store. Raise InputError if they can't be made.
-
-    The key is "" without a store.
-    """
-    graph = graph_of_level(model.graph, level)
-    check_one_kind(positions, level)
-    scorer.check_kind(positions, level)
-    graph = task.span_graph(model.graph) if positions else graph
-    fits = choose_batch_size(batch_size, score_need(scorer, graph, model, task), memory)
-    size = batch_size or choose_item_size(session.engine, model, model.transformer.device, fits, len(task))
-    if session.store.folder is None:
-        return graph, size, ""
-    kind = {"spans": task.span_digest} if positions else {}
-    kind |= {} if level == "edge" else {"level": level}
-    # The batch size changes rounding.
-    key = unit_key("scores", model=model.digest, task=task.digest, how=(scorer, metric), batches=size, **kind)
-    return graph, size, key
 
 
 def score_need(scorer: Scorer, graph: BaseGraph, model: Model, task: Task) -> Need:
