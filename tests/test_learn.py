@@ -43,12 +43,11 @@ from edgewise import (
     write_result,
 )
 from edgewise.evaluate import SIZES, Curve, Measure, Patching, Zero, resample_heights, size_to_edges
-from edgewise.learn import Learner, LearningProblem, learner_from_record, size_chances, top_k_training, training
+from edgewise.learn import Learner, LearningProblem, learner_from_record, top_k_training, training
 from edgewise.learn.calibrate import Calibrated, calibrate_ranking
 from edgewise.learn.compose import compose_ranking, rank_by_circuit
-from edgewise.learn.directions import in_both_directions
 from edgewise.learn.top_k_parameters import loss_trend
-from edgewise.learn.top_k_training import hard_top_k, soft_top_k, split_validation
+from edgewise.learn.top_k_training import hard_top_k, in_both_directions, soft_top_k, split_validation
 from edgewise.learn.training import GradientJob, StepRunner, TrainingState
 from edgewise.recipes import Outcome
 from edgewise.recipes.recipe import learned_recipes, merge_recipes
@@ -88,18 +87,6 @@ def test_soft_top_k_sums_to_k_and_has_the_right_gradient(k, temperature):
 def test_hard_top_k_selects_k_and_ties_go_to_the_first():
     assert hard_top_k(torch.tensor([1.0, 3.0, 1.0, 2.0, 1.0]), 3).tolist() == [1, 1, 0, 1, 0]
     assert hard_top_k(torch.zeros(4), 0).sum() == 0 and hard_top_k(torch.zeros(4), 4).sum() == 4
-
-
-def test_sizes_are_drawn_half_uniformly_and_half_by_area():
-    shares, chances = size_chances(Graph(12, 12, 768))
-    assert shares == (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5) and chances.sum() == pytest.approx(1)
-    by_area = np.array([0.001, 0.002, 0.004, 0.0075, 0.02, 0.04, 0.075, 0.2, 0.4])
-    even = np.array([0, 0, 0, 1, 1, 1, 1, 1, 1]) / 6
-    np.testing.assert_allclose(chances, 0.5 * by_area / by_area.sum() + 0.5 * even)
-    few, _ = size_chances(Graph(1, 1, 4))  # 8 edges: shares below an eighth ask for none
-    assert few == (0.2, 0.5)
-    with pytest.raises(InputError, match="leaves a choice"):
-        size_chances(Graph(1, 1, 4), (0.01, 1.0))
 
 
 def test_the_loss_trend_compares_equal_sizes():
@@ -464,6 +451,8 @@ def test_sizes_are_drawn_uniformly_in_the_logarithm_one_from_every_part_of_the_r
     assert (sizes >= np.floor(ends[:-1])).all() and (sizes <= np.ceil(ends[1:])).all()
     places = np.log(sizes / ends[:-1]) / np.log(ends[1:] / ends[:-1])
     np.testing.assert_allclose(places.mean(0), 0.5, atol=0.1)
+    with pytest.raises(InputError, match="leaves a choice"):
+        learn_ranking(model, task, TopKLearner(**SHORT), sizes=(0.0, 1.0), session=QUIET)
 
 
 def test_validation_examples_are_held_out_only_if_there_are_none(tiny):

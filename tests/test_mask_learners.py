@@ -270,7 +270,7 @@ def test_a_record_that_lacks_a_parameter_is_refused():
      (TopKLearner, {"measure": "CMD"}, "derives from Measure"), (TopKLearner, {"warm": "eap"}, "derives from Scorer"),
      (TopKLearner, {"rate": -1.0}, "positive"), (TopKLearner, {"noise": -1.0}, "at least 0"),
      (TopKLearner, {"temperature": 0.0}, "above"), (TopKLearner, {"seed": -1}, "at least 0"),
-     (TopKLearner, {"draw": "even"}, "'curve' or 'uniform'"), (TopKLearner, {"circuits": 0}, "at least 1 circuit")],
+     (TopKLearner, {"draw": "even"}, "'log' or 'uniform'"), (TopKLearner, {"circuits": 0}, "at least 1 circuit")],
 )  # fmt: skip
 def test_wrong_parameters_are_errors(kind, wrong, words):
     with pytest.raises(InputError, match=words):

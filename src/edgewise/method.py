@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar
 
 from .errors import InputError, unknown_name
 from .graph import BaseGraph
-from .io.records import convert_record
+from .io.records import Decoders, convert_record
 
 M = TypeVar("M", bound="Method")
 
@@ -120,11 +120,16 @@ def plain(value: Any) -> Any:
 
 
 def from_record(
-    kind: str, known: Mapping[str, type[M]], record: str | Mapping[str, Any], family: type[M] | None = None
+    kind: str,
+    known: Mapping[str, type[M]],
+    record: str | Mapping[str, Any],
+    family: type[M] | None = None,
+    more_decoders: Decoders | None = None,
 ) -> M:
     """Return the method that `plain` or `Method.record` wrote: all its parameters, each of its type.
 
     With `family`, a name that isn't in `known` gives a placeholder of that family. Without, it raises InputError.
+    `more_decoders` read parameters that are methods of other families.
     """
     name = record_name(kind, record)
     if family is not None and name not in known:
@@ -134,8 +139,8 @@ def from_record(
     if isinstance(record, str) or not is_dataclass(method):
         return choose(kind, known, name, **values)
     # A method may have another one of its family as a parameter.
-    decoders = {} if family is None else {family: lambda value: from_record(kind, known, value, family)}
-    return convert_record(method, values, f"{kind} {name!r}", decoders)  # type: ignore[no-any-return]
+    own = {} if family is None else {family: lambda value: from_record(kind, known, value, family, more_decoders)}
+    return convert_record(method, values, f"{kind} {name!r}", own | dict(more_decoders or {}))  # type: ignore[no-any-return]
 
 
 def placeholder(family: type[M], record: str | Mapping[str, Any]) -> M:

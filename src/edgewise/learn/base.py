@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core.circuit import Circuit
 from ..core.ranking import Ranking
 from ..core.statistics import summarise
 from ..errors import InputError
-from ..evaluate import MEASURES, Ablation, Measure
+from ..evaluate import Ablation, Measure
 from ..graph import BaseGraph, graph_of_level
-from ..io.records import Decoders, convert_record
-from ..method import TitledMethod, from_record, record_name
+from ..method import TitledMethod
 from ..models.memory import Need
-from ..score import SCORERS, Scorer
+from ..score import Scorer
 from ..tasks import Metric, Task
 
 if TYPE_CHECKING:
@@ -139,19 +137,6 @@ class Learner(TitledMethod, ABC):
     def published(cls: type[L], **options: Any) -> L:
         """Return the learner with the settings of its publication, except for the given options."""
         raise InputError(f"learner {cls.name!r} has no published settings; its defaults are its settings")
-
-    @classmethod
-    def from_record(cls: type[L], record: Mapping[str, Any], more_decoders: Decoders | None = None) -> L:
-        """Return the learner that `record` describes. `more_decoders` read parameters of further types."""
-        decoders: Decoders = {
-            Measure: partial(from_record, "measure", MEASURES, family=Measure),
-            Scorer: partial(from_record, "scorer", SCORERS, family=Scorer),
-            **(more_decoders or {}),
-        }
-        record_name("learner", record)
-        values: Mapping[str, Any] = convert_record(Mapping[str, Any], record, "learner")
-        fields = {name: value for name, value in values.items() if name != "name"}
-        return convert_record(cls, fields, "learner", decoders)  # type: ignore[no-any-return]
 
 
 def check_choice(parameter: str, value: object, choices: Collection[str]) -> None:

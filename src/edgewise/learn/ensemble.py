@@ -18,7 +18,7 @@ from ..score import Eap, EapIg, EapIgActivations, Scorer
 from ..select import Greedy, SelectionProblem, solve_path
 from ..tasks import Metric
 from .base import Learner, LearningCost, LearningProblem, check_choice
-from .edge_pruning import EdgePruning
+from .mask_learners import EdgePruning
 
 if TYPE_CHECKING:
     from ..runtime.session import Session

@@ -1,4 +1,4 @@
-"""The parameters of `TopKLearner`, and what follows from them alone: learning rates, and the sizes of the steps."""
+"""The parameters of `TopKLearner`, and what follows from them alone, such as learning rates."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from ..core.ranking import Ranking
 from ..core.statistics import MAX_SEED
 from ..errors import InputError
-from ..evaluate import CMD, SIZES, Measure
+from ..evaluate import CMD, Measure
 from ..graph import BaseGraph
 from ..method import check_is
 from ..score import EapIg, Scorer
 from .base import Learner, check_choice
 
-FloatArray = NDArray[np.float64]
 # Limits for parameters from files: days of work, and more rankings than an estimate of the spread needs.
 MOST_STEPS, MOST_RANKINGS = 1_000_000, 1000
 # The candidate of the composition that is the ranking from which learning starts.
@@ -35,8 +34,6 @@ SHARPNESS, FALL = 0.25, 0.1
 LEAST_VALIDATION = 24
 # The fewest examples that are a limit for calibration.
 LEAST_CALIBRATION = 100
-# Half of the steps draw only sizes of at least this share: smaller ones hardly count for the area.
-LEAST_EVEN_SIZE = 0.01
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,7 @@ class TopKParameters(Learner, ABC):
     seed: int = 0
     resamples: int = 0
     forward: Literal["hard", "sharp", "soft"] = "sharp"
-    draw: Literal["log", "curve", "uniform"] = "log"
+    draw: Literal["log", "uniform"] = "log"
     decay: bool = True
     circuits: int = 4
     normalise: bool = True
@@ -76,7 +73,7 @@ class TopKParameters(Learner, ABC):
         if not 0 <= self.node_rate < float("inf"):
             raise InputError(f"node_rate must be a number of at least 0, not {self.node_rate}")
         check_choice("forward", self.forward, ("hard", "sharp", "soft"))
-        check_choice("draw", self.draw, ("log", "curve", "uniform"))
+        check_choice("draw", self.draw, ("log", "uniform"))
         if not 1 <= self.circuits <= MOST_RANKINGS:
             raise InputError(f"a step runs at least 1 circuit and at most {MOST_RANKINGS:,}, not {self.circuits}")
         if not 0 <= self.seed <= MAX_SEED or not 0 <= self.resamples <= MOST_RANKINGS:
@@ -154,18 +151,3 @@ def loss_trend(losses: Sequence[float], sizes: Sequence[int]) -> float:
     changes = [np.mean(last[size]) - np.mean(first[size]) for size in shared]
     before = np.mean([np.mean(np.abs(first[size])) for size in shared]) if shared else 0.0
     return float(np.mean(changes) / before) if before else 0.0
-
-
-def size_chances(graph: BaseGraph, sizes: tuple[float, ...] = SIZES) -> tuple[tuple[float, ...], FloatArray]:
-    """Return the sizes that steps draw, and their probabilities: half uniform, half by a size's part of the area.
-
-    Sizes of no edge or of all edges are left out: they leave nothing to learn.
-    """
-    inner = [i for i, size in enumerate(sizes) if 0 < int(size * graph.n_edges) < graph.n_edges]
-    if not inner:
-        raise InputError(f"none of the sizes {sizes} leaves a choice in a graph of {graph.n_edges} edges")
-    around = (0.0, *sizes, sizes[-1])
-    area = np.array([(around[i + 2] - around[i]) / 2 for i in inner])
-    even = np.array([float(sizes[i] >= LEAST_EVEN_SIZE) for i in inner])
-    even = even if even.any() else np.ones(len(inner))
-    return tuple(sizes[i] for i in inner), 0.5 * area / area.sum() + 0.5 * even / even.sum()

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..core.circuit import Circuit
 from ..core.ranking import Ranking
+from ..errors import InputError
 from ..evaluate import areas, faithfulness, size_to_edges
 from ..runtime.progress import ignore_progress
 from ..runtime.session import Session
@@ -20,9 +21,8 @@ from ..runtime.store import Unit
 from ..tasks import Task
 from .base import LearningProblem
 from .calibrate import calibrate_ranking
-from .compose import compose_ranking
-from .directions import in_both_directions
-from .top_k_parameters import WARM_START, TopKParameters, loss_trend, size_chances
+from .compose import compose_ranking, inner_sizes
+from .top_k_parameters import WARM_START, TopKParameters, loss_trend
 from .training import StepRunner, Training, TrainingState, training_key
 
 BETAS = (0.9, 0.99)
@@ -42,6 +42,9 @@ LEAST_LOSS = 0.05
 LEAST_LARGEST_LOSS = 0.01
 # The warm start's losses are means over the first examples, at most this many: they need not be exact.
 MAX_SCALE_EXAMPLES = 32
+# Pairs are used in both directions if the model's mean metric on reversed pairs is at least this share of its mean on
+# the pairs, for the first pairs of the task, at most MAX_SAMPLE.
+LEAST_SHARE, MAX_SAMPLE = 0.5, 16
 
 
 def soft_top_k(theta: Tensor, k: Tensor | float, temperature: float = 1.0) -> Tensor:
@@ -164,6 +167,10 @@ class _Run:
     def prepare(self) -> Callable[[TrainingState], tuple[float, Tensor]]:
         """Return the function that computes the loss and the gradient [parameter] of the next step."""
         learner, problem = self.learner, self.both
+        if learner.draw == "log" and not inner_sizes(problem):
+            raise InputError(
+                f"none of the sizes {problem.sizes} leaves a choice in a graph of {problem.graph.n_edges} edges"
+            )
         runner = StepRunner(problem, self.session.engine, learner.measure, learner.n_examples, learner.seed)
         # Losses are normalised by those of one direction, which take half as long.
         first = self.values(self.start())
@@ -242,6 +249,35 @@ def split_validation(problem: LearningProblem, seed: int) -> tuple[Task, Task | 
     return task.part(np.flatnonzero(~is_held_out)), task.part(np.flatnonzero(is_held_out))
 
 
+def in_both_directions(problem: LearningProblem, session: Session) -> LearningProblem:
+    """Return the problem with all pairs of task and validation in both directions: as they are, and exchanged.
+
+    What a model prefers whatever the prompt says, such as one name over another, has opposite signs in the two
+    directions. So it cancels, and few prompts give a ranking that holds for other ones. Texts and spans are left out.
+
+    Return the problem as it is if pairs can't be reversed (`Example.reversed`), if the metric does not compare two
+    answers, if spans matter, or if the model does not prefer the exchanged answer for the corrupted prompt.
+    """
+    task, validation = _add_reversed(problem.task), problem.validation
+    both_validation = None if validation is None else _add_reversed(validation)
+    can_reverse = (both_validation is None) == (validation is None)
+    if task is None or not can_reverse or problem.positions or not problem.metric.is_difference:
+        return problem
+    of_model = problem.evaluate([], session, task[: 2 * MAX_SAMPLE]).full
+    if of_model[1::2].mean() < LEAST_SHARE * of_model[::2].mean():
+        return problem
+    return replace(problem, task=task, validation=both_validation)
+
+
+def _add_reversed(task: Task) -> Task | None:
+    """Return the task with every pair followed by its reverse; None if a pair can't be reversed."""
+    reverses = [example.reversed for example in task]
+    pairs = [(reverse.reversed, reverse) for reverse in reverses if reverse is not None]
+    if len(pairs) < len(task):
+        return None
+    return replace(task, examples=tuple(example for pair in pairs for example in pair if example is not None))
+
+
 def _draw_sizes(learner: TopKParameters, problem: LearningProblem, step: int) -> tuple[list[int], np.random.Generator]:
     """Return the number of edges of each circuit of a step, and the generator of its noise.
 
@@ -251,10 +287,8 @@ def _draw_sizes(learner: TopKParameters, problem: LearningProblem, step: int) ->
     rng = np.random.default_rng([learner.seed, 0, step])
     if learner.draw == "uniform":
         return [int(rng.integers(1, n_edges)) for _ in range(count)], rng
-    sizes, probabilities = size_chances(problem.graph, problem.sizes)
-    if learner.draw == "curve":
-        return [int(rng.choice(sizes, p=probabilities) * n_edges) for _ in range(count)], rng
-    low, high = np.log(int(sizes[0] * n_edges)), np.log(max(sizes[-1], LARGEST_SIZE) * n_edges)
+    sizes = inner_sizes(problem)
+    low, high = np.log(min(sizes.values())), np.log(max(*sizes, LARGEST_SIZE) * n_edges)
     return [round(np.exp(low + (high - low) * (part + rng.random()) / count)) for part in range(count)], rng
 
 
@@ -263,8 +297,7 @@ def _loss_scales(
 ) -> Callable[[int], float]:
     """Return the function from a number of edges to what its loss is multiplied with: 1 / the warm start's loss."""
     graph = problem.graph
-    shares, _ = size_chances(graph, problem.sizes)
-    sizes = [int(share * graph.n_edges) for share in shares]
+    sizes = list(inner_sizes(problem).values())
     circuits = [Circuit(graph, hard_top_k(theta, size).numpy() > 0) for size in sizes]
     quiet = Session(engine=runner.engine, progress=ignore_progress)
     evaluation = problem.evaluate(circuits, quiet, problem.task[:MAX_SCALE_EXAMPLES])
