@@ -48,8 +48,8 @@ from edgewise.tasks import LogitDifference
 from edgewise.tasks.known import KNOWN
 from edgewise.verify import VerifySettings, add_path, draw_circuit, plan_verification
 from edgewise.verify.circuit_tests import distance
-from edgewise.verify.random_runs import run_until_farther
-from edgewise.verify.verification_plan import draw_reference
+from edgewise.verify.random_circuits import draw_reference
+from edgewise.verify.verify_circuit import run_until_farther
 
 TRAIN_EXAMPLES, BATCH = 64, 4
 # Power: seeds, and the examples and random edges that say which paths are truly superfluous.

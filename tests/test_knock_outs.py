@@ -13,7 +13,6 @@ from edgewise import (
     InputError,
     evaluate_circuits,
     knock_out,
-    knock_out_each,
     known_circuit,
     load_model,
     load_task,
@@ -46,32 +45,32 @@ def test_a_node_is_all_edges_out_of_it(demo):
 
 def test_each_equals_one_after_the_other(demo):
     names = ["m0", "a3.h2", "m0->logits"]
-    each = knock_out_each(*demo, names)
+    each = knock_out(*demo, names, each=True)
     single = np.concatenate([knock_out(*demo, [name]).effects for name in names])
     np.testing.assert_allclose(each.effects, single, atol=1e-4)
     assert each.names == (("m0",), ("a3.h2",), ("m0->logits",))
     assert list(each.order) == np.argsort(-single.mean(1)).tolist()
-    assert knock_out_each(*demo).names[0] == ("input",)
+    assert knock_out(*demo, each=True).names[0] == ("input",)
 
 
 def test_effects_of_single_edges_are_the_scores_of_exact_patching(demo):
     model, task = demo
     circuit = Circuit.from_edges(model.graph, ["m0->a3.h2<v>", "input->m0", "a3.h2->logits"])
     scores = score_edges(model, task, Exact()).values[:, circuit.mask]
-    np.testing.assert_allclose(knock_out_each(model, task, circuit).effects.T, scores, atol=1e-3)
+    np.testing.assert_allclose(knock_out(model, task, circuit, each=True).effects.T, scores, atol=1e-3)
 
 
 def test_cutting_what_is_outside_a_known_circuit_changes_little():
     model = load_model("known/induction", device="cpu")
     task, truth = load_task("known/induction", model, "test", 20), known_circuit("induction")
     heads = [f"a{layer}.h{head}" for layer in range(3) for head in range(4)]
-    ran = knock_out_each(model, task, heads)
+    ran = knock_out(model, task, heads, each=True)
     inside = np.array([name in truth.nodes for name in heads])
     assert np.abs(ran.shares[~inside]).max() < 0.02 < 0.05 < np.abs(ran.shares[inside]).min()
 
 
 def test_intervals_contain_the_mean_and_narrow_with_confidence(demo):
-    ran = knock_out_each(*demo, ["m0", "a3.h2"])
+    ran = knock_out(*demo, ["m0", "a3.h2"], each=True)
     for wide, narrow, effects in zip(ran.intervals(), ran.intervals(confidence=0.5), ran.effects, strict=True):
         assert wide.low < narrow.low < effects.mean() < narrow.high < wide.high
         # The usual standard error of a mean is an oracle of the bootstrap's.
@@ -107,7 +106,7 @@ def test_names_that_the_model_lacks(demo, names, message):
 
 def test_a_circuit_of_another_model(demo):
     with pytest.raises(InputError, match="the circuit is one of 3 layers"):
-        knock_out_each(*demo, known_circuit("induction"))
+        knock_out(*demo, known_circuit("induction"), each=True)
 
 
 COMMAND = ("knock-out", "--examples", 6, "--device", "cpu")

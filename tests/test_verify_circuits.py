@@ -35,7 +35,7 @@ from edgewise.tasks import Kl
 from edgewise.tasks.known import KNOWN
 from edgewise.verify import VerifySettings, add_path, draw_circuit, plan_verification
 from edgewise.verify.circuit_tests import binomial_at_most, distance, holm
-from edgewise.verify.random_runs import run_until_farther
+from edgewise.verify.verify_circuit import run_until_farther
 
 NAMES = [name.removeprefix("known/") for name in KNOWN]
 SETTINGS = VerifySettings(n_circuits=40, tolerance=0.05)

@@ -33,9 +33,8 @@ from edgewise.verify.circuit_tests import (
     robustness,
     sufficiency,
 )
-from edgewise.verify.random_circuits import draw_paths
-from edgewise.verify.random_runs import run_until_farther
-from edgewise.verify.verification_plan import draw_node_sets
+from edgewise.verify.random_circuits import draw_node_sets, draw_paths
+from edgewise.verify.verify_circuit import run_until_farther
 
 GRAPH = Graph(3, 4, 16)
 SETTINGS = VerifySettings()

@@ -66,7 +66,7 @@ from .study.run import run_study as run_study
 from .tasks.load import load_task as load_task, make_task as make_task, split_task as split_task
 from .tasks.metrics import Accuracy as Accuracy, Metric as Metric
 from .tasks.task import PromptPair as PromptPair, Task as Task
-from .verify.knock_outs import knock_out as knock_out, knock_out_each as knock_out_each
+from .verify.knock_outs import knock_out as knock_out
 from .verify.verify_circuit import verify_circuit as verify_circuit
 
 __version__: str

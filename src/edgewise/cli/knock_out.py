@@ -51,7 +51,7 @@ def command(
     another option is given. With --out, run the same command again to resume a stopped one.
     """
     from ..recipes.forecast import EvaluateWork
-    from ..verify.knock_outs import knock_out, knock_out_each
+    from ..verify.knock_outs import knock_out
 
     if not names and not each:
         raise InputError("nothing is to be cut; give nodes or edges, or --each to cut one node at a time")
@@ -88,11 +88,10 @@ def command(
         record = output.read(inputs)
         if record is None:
             with resume(session) as session:
-                how: dict[str, Any] = {"batch_size": batch_size, "memory": memory, "session": session}
-                if each:
-                    ran = knock_out_each(loaded, examples, [cut for (cut,) in sets], metric, ablation, **how)
-                else:
-                    ran = knock_out(loaded, examples, sets[0], metric, ablation, **how)
+                ran = knock_out(
+                    loaded, examples, [name for cut in sets for name in cut], metric, ablation,
+                    each=each, batch_size=batch_size, memory=memory, session=session,
+                )  # fmt: skip
             about = {"model": model.model, "task": task.task, "split": examples.split, "examples": len(examples)}
             record = output.write(about | _record(ran, per_example), inputs)
     with name_damaged_file(output.out_file):

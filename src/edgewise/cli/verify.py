@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..recipes.forecast import Work
     from ..runtime.session import Session
     from ..verify import VerifySettings
-    from ..verify.verification_plan import VerificationPlan
+    from ..verify.random_circuits import VerificationPlan
 
 ALL = "all"
 # The number of other ablations and metrics of the robustness test: without its own, and auto is one of the others.

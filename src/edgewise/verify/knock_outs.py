@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from ..core.statistics import percentile_interval, resampling_weights
 from ..errors import InputError
 from ..evaluate.ablations import DEFAULT_ABLATION, Ablation
 from ..evaluate.intervals import CONFIDENCE, RESAMPLES, Interval
-from ..evaluate.run_circuits import evaluate_circuits
+from ..evaluate.run_circuits import check_graph, evaluate_circuits
 from ..models import Model
 from ..models.memory import BUDGET
 from ..runtime.session import DEFAULT_SESSION, Session
@@ -78,15 +77,16 @@ class KnockOuts:
 def knock_out(
     model: Model,
     task: Task,
-    nodes_or_edges: str | Sequence[str],
+    nodes_or_edges: str | Sequence[str] | Circuit | None = None,
     metric: Metric = DEFAULT_METRIC,
     ablation: Ablation = DEFAULT_ABLATION,
     *,
+    each: bool = False,
     batch_size: int | None = None,
     memory: int | str = BUDGET,
     session: Session = DEFAULT_SESSION,
 ) -> KnockOuts:
-    """Cut nodes and edges from the model, all at once, and measure how far the metric falls.
+    """Cut nodes and edges from the model, all at once or one at a time, and measure how far the metric falls.
 
     To run the model without edges in any other way, give `Circuit.full(model.graph).without(names)` to
     `evaluate_circuits`.
@@ -96,54 +96,17 @@ def knock_out(
     model, task
         The model, and the examples to run it on.
     nodes_or_edges
-        Names such as `a9.h9`, `m0` or `m0->a5.h5<q>`. A node stands for all edges out of it.
+        Names such as `a9.h9`, `m0` or `m0->a5.h5<q>`, or a circuit: its edges. A node stands for all edges out of it.
+        By default all nodes, with `each`.
+    each
+        Cut one node or edge at a time, instead of all at once.
     metric, ablation, batch_size, memory, session
         As in `evaluate_circuits`.
 
     Returns
     -------
     KnockOuts
-        One set. `effects[0]` has the effect on every example.
-
-    Raises
-    ------
-    InputError
-        If nothing is given, or the model has no such node or edge.
-
-    Examples
-    --------
-    >>> edgewise.knock_out(model, task, ["a3.h2", "m0->a3.h0<q>"]).intervals()
-    """
-    names = (nodes_or_edges,) if isinstance(nodes_or_edges, str) else tuple(nodes_or_edges)
-    return _run(model, task, [names], metric, ablation, batch_size=batch_size, memory=memory, session=session)
-
-
-def knock_out_each(
-    model: Model,
-    task: Task,
-    nodes_or_edges: Sequence[str] | Circuit | None = None,
-    metric: Metric = DEFAULT_METRIC,
-    ablation: Ablation = DEFAULT_ABLATION,
-    *,
-    batch_size: int | None = None,
-    memory: int | str = BUDGET,
-    session: Session = DEFAULT_SESSION,
-) -> KnockOuts:
-    """Cut nodes and edges from the model, one at a time.
-
-    Parameters
-    ----------
-    model, task
-        The model, and the examples to run it on.
-    nodes_or_edges
-        Names as in `knock_out`, or a circuit: each of its edges. By default all nodes.
-    metric, ablation, batch_size, memory, session
-        As in `evaluate_circuits`.
-
-    Returns
-    -------
-    KnockOuts
-        A set per node or edge, in the order in which they were given.
+        One set, whose effect on every example is `effects[0]`; with `each`, one per node or edge, in their order.
 
     Raises
     ------
@@ -152,26 +115,22 @@ def knock_out_each(
 
     Examples
     --------
-    >>> ran = edgewise.knock_out_each(model, task)
+    >>> edgewise.knock_out(model, task, ["a3.h2", "m0->a3.h0<q>"]).intervals()
+    >>> ran = edgewise.knock_out(model, task, each=True)
     >>> [ran.names[row] for row in ran.order[:5]]
     """
     if isinstance(nodes_or_edges, Circuit):
-        if nodes_or_edges.graph != model.graph:
-            raise InputError(
-                f"the circuit is one of {nodes_or_edges.graph}, but model {model.name!r} has {model.graph}"
-            )
-        nodes_or_edges = nodes_or_edges.edges
-    names = model.graph.source_names if nodes_or_edges is None else nodes_or_edges
-    sets = [(name,) for name in names]
-    return _run(model, task, sets, metric, ablation, batch_size=batch_size, memory=memory, session=session)
-
-
-def _run(
-    model: Model, task: Task, sets: Sequence[tuple[str, ...]], metric: Metric, ablation: Ablation, **how: Any
-) -> KnockOuts:
-    """Cut one set after the other; `how` are further arguments of `evaluate_circuits`."""
-    if not sets or not all(sets):
+        check_graph(nodes_or_edges.graph, model, task)
+        names = nodes_or_edges.edges
+    elif isinstance(nodes_or_edges, str):
+        names = (nodes_or_edges,)
+    else:
+        names = tuple(nodes_or_edges or (model.graph.source_names if each and nodes_or_edges is None else ()))
+    if not names:
         raise InputError("nothing is to be cut; give names of nodes or edges, such as a0.h1 or input->m0")
-    everything = Circuit.full(model.graph)
-    ran = evaluate_circuits(model, task, [everything.without(names) for names in sets], metric, ablation, **how)
-    return KnockOuts(tuple(sets), ran.metric, ablation, ran.values, ran.full, ran.empty)
+    sets, everything = tuple((name,) for name in names) if each else (names,), Circuit.full(model.graph)
+    ran = evaluate_circuits(
+        model, task, [everything.without(cut) for cut in sets], metric, ablation,
+        batch_size=batch_size, memory=memory, session=session,
+    )  # fmt: skip
+    return KnockOuts(sets, ran.metric, ablation, ran.values, ran.full, ran.empty)

@@ -1,13 +1,15 @@
 """verify_circuit: draw the circuits that the tests need, run them, and test.
 
-`verification_plan` draws the circuits, `conditions` has the runs of robustness, and `circuit_tests` has the tests.
+`random_circuits` draws the circuits, and `circuit_tests` has the tests. Random circuits run on no more examples than it
+takes to compare them with the circuit.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,18 +17,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
-from ..evaluate.ablations import DEFAULT_ABLATION, Ablation
+from ..errors import InputError
+from ..evaluate.ablations import ABLATIONS, DEFAULT_ABLATION, Ablation
 from ..evaluate.intervals import faithfulness_intervals
-from ..evaluate.measures import faithfulness
+from ..evaluate.measures import MIB, faithfulness
 from ..evaluate.run_circuits import Evaluation, check_graph, evaluate_circuits, prepare_ablation
 from ..method import check_is
 from ..models import Model
 from ..models.memory import BUDGET
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..tasks import DEFAULT_METRIC, Metric, Task
+from ..tasks.metrics import METRICS
 from .circuit_tests import (
+    DEFAULTS,
     MATCHED,
     OUTSIDE,
+    ROUNDING,
+    TESTS,
+    CircuitTest,
+    Condition,
+    Verification,
+    VerifySettings,
     completeness,
     distance,
     equivalence,
@@ -36,12 +47,15 @@ from .circuit_tests import (
     robustness,
     sufficiency,
 )
-from .conditions import run_conditions
-from .random_runs import Evaluate, run_until_farther
-from .verification import DEFAULTS, TESTS, CircuitTest, Verification, VerifySettings
-from .verification_plan import VerificationPlan, inner_nodes, plan_verification
+from .random_circuits import VerificationPlan, inner_nodes, plan_verification
 
 FloatArray = NDArray[np.float64]
+# Random circuits run on a part of the examples at a time, of at least this many: smaller batches are slower.
+MIN_EXAMPLES_PER_PART = 4
+# Prompts of one length are a condition if there are at least this many.
+MIN_PROMPTS = 10
+# `evaluate_circuits` with all arguments but circuits, rows and session.
+Evaluate = Callable[..., Evaluation]
 
 
 def verify_circuit(
@@ -189,3 +203,118 @@ def _test_all(
         yield independence(values["complement"][0], full, ran.empty, settings)
     if "cut circuit" in values:
         yield completeness(values["cut circuit"].mean(1), values["cut model"].mean(1), span, settings)
+
+
+@dataclass(frozen=True, eq=False)
+class RandomRuns:
+    """How random circuits did on the examples that they ran on.
+
+    distances     [circuit] from the model; an estimate if the circuit did not run on all examples
+    faithfulness  [circuit] an estimate in the same case
+    n_examples    [circuit] how many examples the circuit ran on
+    """
+
+    distances: FloatArray
+    faithfulness: FloatArray
+    n_examples: NDArray[np.int64]
+
+
+def run_until_farther(
+    evaluate: Evaluate,
+    own: FloatArray,
+    full: FloatArray,
+    empty: FloatArray,
+    random: Sequence[Circuit],
+    session: Session,
+    places: NDArray[np.int64] | None = None,
+) -> RandomRuns:
+    """Run random circuits until each is known to be farther from the model than a circuit, or on all examples.
+
+    A distance is a mean of absolute differences. Once their sum over some examples exceeds the sum of the circuit over
+    all examples, the random circuit is farther, whatever it does on the others. So which circuits are farther is exact.
+
+    Most random circuits do about as badly as the empty circuit. So the examples on which the empty circuit differs most
+    from the model come first, and a part has as many examples as the empty circuit would need to be farther.
+
+    own, full, empty  [example] the metric of the circuit, of the model and of the empty circuit
+    places            [example] the places of these examples in the task; all of the task by default
+    """
+    n_examples, span = len(own), float(full.mean() - empty.mean())
+    places = np.arange(n_examples) if places is None else places
+    own_distance = float(distance(own, full, span))
+    limit = (own_distance + ROUNDING) * abs(span) * n_examples
+    of_empty = np.abs(full - empty)
+    waiting = np.argsort(-of_empty, kind="stable")
+    values = np.full((len(random), n_examples), np.nan)
+    left, sums = np.arange(len(random)), np.zeros(len(random))
+    done, total = 0, len(random) * n_examples
+    while len(left) and len(waiting):
+        missing = limit - np.median(sums[left])
+        n_needed = 1 + int(np.searchsorted(np.cumsum(of_empty[waiting]), missing, side="right"))
+        part, waiting = np.split(waiting, [max(n_needed, MIN_EXAMPLES_PER_PART)])
+        progress = session.as_part("random circuits", done, total)
+        circuits = [random[index] for index in left.tolist()]
+        values[np.ix_(left, part)] = evaluate(circuits, rows=places[part].tolist(), session=progress).values
+        sums[left] += np.abs(values[np.ix_(left, part)] - full[part]).sum(1)
+        left = left[sums[left] <= limit]
+        done = total - len(left) * len(waiting)
+        session.report("random circuits", done, total)
+    has_run = ~np.isnan(values)
+    # On the first examples all distances are large. The empty circuit's distance there says by how much.
+    scale = (has_run @ of_empty) / of_empty.mean()
+    distances = sums / scale / abs(span)
+    # A copy of the circuit that ran in another batch has another rounding error.
+    distances[np.abs(distances - own_distance) < ROUNDING] = own_distance
+    return RandomRuns(distances, np.nansum(values - empty, 1) / scale / span, has_run.sum(1))
+
+
+def run_conditions(
+    model: Model,
+    task: Task,
+    plan: VerificationPlan,
+    metric: Metric,
+    ablation: Ablation,
+    prepared: Ablation,
+    other_tasks: Mapping[str, Task],
+    how: Mapping[str, Any],
+    session: Session,
+) -> Iterator[Condition]:
+    """Yield a circuit under other conditions: each length of prompts, other ablations, other metrics, other examples.
+
+    metric    that of `task`
+    prepared  the ablation with what it needs of `task`
+    how       further arguments of `evaluate_circuits`
+    """
+    # Prompts of one length are those of a few templates.
+    lengths = np.array([example.length for example in task.examples])
+    sizes, counts = np.unique(lengths, return_counts=True)
+    same_length = {f"prompts of {n} tokens": np.flatnonzero(lengths == n) for n in sizes[counts >= MIN_PROMPTS]}
+    everything, jobs = np.arange(len(task)), list[tuple[str, Task, NDArray[np.int64], Metric, Ablation]]()
+    if len(sizes) > 1:
+        jobs += [(name, task, rows, metric, prepared) for name, rows in same_length.items()]
+    others = (kind() for name, kind in ABLATIONS.items() if name != ablation.name)
+    jobs += [(f"ablation: {other.name}", task, everything, metric, other) for other in others]
+    metrics: dict[str, Metric] = {}
+    for kind in METRICS.values():
+        with suppress(InputError):  # without incorrect answers, there are no differences
+            usable = kind().for_task(task)
+            metrics[usable.name] = usable
+    metrics.pop(metric.name, None)
+    jobs += [(f"metric: {name}", task, everything, each, prepared) for name, each in metrics.items()]
+    jobs += [(f"examples: {n}", each, np.arange(len(each)), metric, ablation) for n, each in other_tasks.items()]
+    random = plan.groups["random"]
+    done, total = 0, (1 + len(random)) * sum(len(rows) for _, _, rows, _, _ in jobs)
+    for name, examples, rows, each_metric, each_ablation in jobs:
+        means = prepare_ablation(model, examples, each_ablation, **how, session=session)
+        evaluate: Evaluate = partial(evaluate_circuits, model, examples, metric=each_metric, ablation=means, **how)
+        part = session.as_part("robustness", done, total)
+        ran = evaluate([plan.circuit], rows=rows.tolist(), session=part)
+        own, full, empty = ran.values[0], ran.full, ran.empty
+        faithfulness, wins = float(MIB.compute(own.mean(), full.mean(), empty.mean())), 0
+        if not np.isnan(faithfulness):
+            after = part.as_part(name, len(rows))
+            distances = run_until_farther(evaluate, own, full, empty, random, after, rows).distances
+            wins = int((distance(own, full, float(full.mean() - empty.mean())) < distances).sum())
+        yield Condition(name, faithfulness, wins, len(random))
+        done += (1 + len(random)) * len(rows)
+        session.report("robustness", done, total)
