@@ -11,6 +11,8 @@ import pytest
 import torch
 from commands import refused
 from conftest import build, random_task
+from edgewise.learn.top_k_parameters import loss_trend
+from edgewise.learn.top_k_training import hard_top_k, in_both_directions, soft_top_k, split_validation
 
 from edgewise import (
     CMD,
@@ -43,11 +45,9 @@ from edgewise import (
     write_result,
 )
 from edgewise.evaluate import SIZES, Curve, Measure, Patching, Zero, resample_heights, size_to_edges
-from edgewise.learn import Learner, LearningProblem, learner_from_record, top_k_training, training
+from edgewise.learn import Learner, LearningProblem, learner_from_record, top_k_learner, training
 from edgewise.learn.calibrate import Calibrated, calibrate_ranking
 from edgewise.learn.compose import compose_ranking, rank_by_circuit
-from edgewise.learn.top_k_parameters import loss_trend
-from edgewise.learn.top_k_training import hard_top_k, in_both_directions, soft_top_k, split_validation
 from edgewise.learn.training import GradientJob, StepRunner, TrainingState
 from edgewise.recipes import Outcome
 from edgewise.recipes.recipe import learned_recipes, merge_recipes
@@ -238,10 +238,10 @@ def test_adam_agrees_with_torch():
     theta = torch.tensor(rng.normal(size=6), dtype=torch.float32)
     state = TrainingState.start(theta.clone())
     parameter = torch.nn.Parameter(theta.clone())
-    theirs = torch.optim.Adam([parameter], lr=0.1, betas=top_k_training.BETAS)
+    theirs = torch.optim.Adam([parameter], lr=0.1, betas=top_k_learner.BETAS)
     for _ in range(5):
         gradient = torch.tensor(rng.normal(size=6), dtype=torch.float32)
-        state = state.adam_step(gradient, 0.0, 0.1, 0.0, top_k_training.BETAS)
+        state = state.adam_step(gradient, 0.0, 0.1, 0.0, top_k_learner.BETAS)
         parameter.grad = gradient
         theirs.step()
     np.testing.assert_allclose(state.theta, parameter.detach(), rtol=1e-5)
@@ -446,7 +446,7 @@ def test_sizes_are_drawn_uniformly_in_the_logarithm_one_from_every_part_of_the_r
     model, task = tiny
     problem = LearningProblem(model, task, LogitDifference(), Patching(), (0.05, 0.2, 0.5, 1.0), 10**9)
     n_edges = model.graph.n_edges
-    sizes = np.array([top_k_training._draw_sizes(TopKLearner(), problem, step)[0] for step in range(200)])
+    sizes = np.array([top_k_learner._draw_sizes(TopKLearner(), problem, step)[0] for step in range(200)])
     ends = np.exp(np.linspace(np.log(int(0.05 * n_edges)), np.log(0.7 * n_edges), 5))
     assert (sizes >= np.floor(ends[:-1])).all() and (sizes <= np.ceil(ends[1:])).all()
     places = np.log(sizes / ends[:-1]) / np.log(ends[1:] / ends[:-1])

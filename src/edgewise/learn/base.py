@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ..runtime.session import Session
 
 L = TypeVar("L", bound="Learner")
+# A limit for parameters from files: days of work.
+MOST_STEPS = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)

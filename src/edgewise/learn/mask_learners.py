@@ -1,24 +1,38 @@
-"""Learners that fit masks, and how a ranking follows from masks: edge pruning and uniform gradient sampling."""
+"""Learners that fit masks, and how a ranking follows from masks: edge pruning and uniform gradient sampling.
+
+Every edge has a gate that is open, closed or partly open at random. A step draws gates, runs the weighted circuit and
+follows its gradient.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from ..core.ranking import Ranking
+from ..core.statistics import MAX_SEED
 from ..errors import InputError
-from .base import LearningCost, LearningProblem
-from .mask_gates import MaskGates, check_masks
+from ..evaluate import CMD, CircuitModelDistance, Measure
+from ..method import check_is
+from ..runtime.store import Unit
+from ..tasks import Kl, Metric
+from .base import MOST_STEPS, Learner, LearningCost, LearningProblem, check_choice
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from ..runtime.session import Session
+    from .training import StepRunner, TrainingState
 
+# More masks than a curve has sizes; a limit for parameters from files.
+MOST_MASKS = 100
+# Uniform numbers keep this distance from 0 and 1, where gates would be infinite.
+MARGIN = 1e-6
 # The hard concrete distribution: a sigmoid of this temperature, stretched to these limits, then cut to [0, 1].
 TEMPERATURE, LOW, HIGH = 2 / 3, -0.1, 1.1
 # How far the published multipliers can move: 3,000 steps of 0.8. In fewer or smaller steps they move as far.
@@ -28,22 +42,80 @@ RATE_WARM_UP = 1 / 15
 
 
 @dataclass(frozen=True)
-class MaskLearner(MaskGates, ABC):
+class MaskLearner(Learner, ABC):
     """Learns masks, one after the other, and a ranking from them.
 
-    A mask fits one size or one penalty. The value of an edge is the probability that its gate is open, the mean over
-    the masks. So if every mask is part of the next larger one, the edges of the smallest mask come first.
+    The gates of a mask are random weights whose distribution has one parameter per edge. A mask fits one size or one
+    penalty. The value of an edge is the probability that its gate is open, the mean over the masks. So if every mask is
+    part of the next larger one, the edges of the smallest mask come first.
+
+    measure  whose loss is minimised if `loss` is 'measure'
+    loss     'kl': the KL divergence from the model's prediction to the circuit's, in nats, whatever metric and measure
+             are; 'measure': the loss of the measure for the metric
+    steps    number of steps per mask; each takes `batch` examples
+    rate     learning rate
+    start    the first value of every parameter
     """
+
+    measure: Measure = CMD
+    loss: Literal["kl", "measure"] = "kl"
+    steps: int = 300
+    batch: int = 16
+    rate: float = 0.1
+    start: float = 1.0
+    seed: int = 0
+
+    betas: ClassVar[tuple[float, float]] = (0.9, 0.999)
+    # Whether every example of a step has gates of its own.
+    gates_per_example: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_is("measure", Measure, self.measure)
+        check_choice("loss", self.loss, ("kl", "measure"))
+        for what, value in (("steps", self.steps), ("examples a batch", self.batch)):
+            if not 1 <= value <= MOST_STEPS:
+                raise InputError(f"learning needs at least 1 of {what} and at most {MOST_STEPS:,}, not {value}")
+        if not 0 < self.rate < float("inf"):
+            raise InputError(f"the learning rate must be a positive number, not {self.rate}")
+        if not abs(self.start) < float("inf"):
+            raise InputError(f"start must be a finite number, not {self.start}")
+        if not 0 <= self.seed <= MAX_SEED:
+            raise InputError(f"a seed is at least 0 and below 2^63, not {self.seed}")
 
     @abstractmethod
     def masks(self) -> tuple[MaskLearner, ...]:
         """Return one learner per mask."""
 
+    @abstractmethod
+    def draw_weights(self, parameters: Tensor, uniform: Tensor) -> Tensor:
+        """Return gates [row, edge] from uniform numbers [row, edge]; differentiable in the parameters."""
+
+    @abstractmethod
+    def penalty(self, parameters: Tensor, step: int) -> Tensor:
+        """Return what a step adds to the loss for the number of open gates."""
+
+    @abstractmethod
+    def open_probability(self, parameters: Tensor) -> Tensor:
+        """Return the probability [edge] that each gate is open."""
+
+    def first_parameters(self, n_edges: int) -> Tensor:
+        """Return the first parameters: one per edge, then those that belong to no edge."""
+        import torch
+
+        return torch.full((n_edges,), float(self.start))
+
+    def rate_at(self, step: int) -> float:
+        """Return the learning rate of a step."""
+        return self.rate
+
+    def check(self, metric: Metric) -> None:
+        """Raise InputError if the loss is that of a metric without gradient."""
+        if self.loss == "measure":
+            super().check(metric)
+
     def learn(self, problem: LearningProblem, session: Session) -> Ranking:
         """Learn every mask, and combine them."""
-        from .mask_training import train
-
-        units = [train(learner, problem, session) for learner in self.masks()]
+        units = [mask._train(problem, session) for mask in self.masks()]
         value = np.mean([unit.arrays["value"] for unit in units], axis=0)
         origin = {
             "losses": [loss for unit in units for loss in unit.about["losses"]],
@@ -57,6 +129,61 @@ class MaskLearner(MaskGates, ABC):
         from .training import weighted_cost
 
         return weighted_cost(problem, self.steps * len(self.masks()), self.batch)
+
+    def _train(self, problem: LearningProblem, session: Session) -> Unit:
+        """Return the array `value` [edge], the losses, the share of open gates and the seconds of one mask."""
+        from .training import StepRunner, Training, training_key
+
+        learner, measure = self, self.measure
+        if self.loss == "kl":  # Metric and measure have no effect then, so masks for other ones are the same work.
+            problem, learner, measure = replace(problem, metric=Kl()), self.for_measure(CMD), Divergence()
+        # Sizes of the curve, validation examples and a ranking to start from have no effect either.
+        problem = replace(problem, sizes=(), validation=None, start=None)
+
+        def prepare() -> Callable[[TrainingState], tuple[float, Tensor]]:
+            runner = StepRunner(problem, session.engine, measure, self.batch, self.seed)
+            return lambda state: self._step_gradient(runner, state)
+
+        def describe(state: TrainingState) -> Unit:
+            value = self.open_probability(state.theta.double()).numpy()
+            about = {"losses": list(state.losses), "open": float(value.mean()), "seconds": state.seconds}
+            return Unit({"value": value}, about)
+
+        training = Training(
+            self.steps,
+            start=lambda: self.first_parameters(problem.graph.n_edges),
+            prepare=prepare,
+            rate=self.rate_at,
+            betas=self.betas,
+            describe=describe,
+        )
+        return training.run(training_key(learner, problem, session), session)
+
+    def _step_gradient(self, runner: StepRunner, state: TrainingState) -> tuple[float, Tensor]:
+        """Return the loss of the next step, without the penalty, and the gradient [parameter] of loss and penalty."""
+        import torch
+
+        step, examples = state.step, runner.examples(state.step)
+        rows = {example: row for row, example in enumerate(dict.fromkeys(examples))} if self.gates_per_example else None
+        shape = (1 if rows is None else len(rows), runner.problem.graph.n_edges)
+        uniform = np.random.default_rng([self.seed, 2, step]).uniform(MARGIN, 1 - MARGIN, shape)
+        parameters = state.theta.clone().requires_grad_()
+        weights = self.draw_weights(parameters, torch.tensor(uniform, dtype=parameters.dtype))
+        drawn = weights.detach()
+        loss, gradient = runner.run(examples, drawn[0] if rows is None else drawn, rows)
+        (of_loss,) = torch.autograd.grad(weights, parameters, gradient.to(weights).view_as(weights))
+        (of_penalty,) = torch.autograd.grad(self.penalty(parameters, step), parameters)
+        return float(loss), of_loss + of_penalty
+
+
+@dataclass(frozen=True)
+class Divergence(CircuitModelDistance):
+    """The loss of a mask with loss='kl': minus the metric, where the metric is minus the KL divergence."""
+
+    name: ClassVar[str] = "divergence"
+
+    def loss(self, value: Tensor, full: Tensor, empty: Tensor, span: float) -> Tensor:
+        return -value
 
 
 @dataclass(frozen=True)
@@ -180,3 +307,9 @@ class UniformGradientSampling(MaskLearner):
 
     def open_probability(self, parameters: Tensor) -> Tensor:
         return parameters.sigmoid()
+
+
+def check_masks(parameter: str, values: tuple[float, ...], expected: str, are_valid: bool) -> None:
+    """Raise InputError if the sizes or penalties of the masks are invalid, none, repeated or too many."""
+    if not are_valid or not 1 <= len(values) <= MOST_MASKS or len(set(values)) < len(values):
+        raise InputError(f"{parameter} must be 1 to {MOST_MASKS} different {expected}, not {values}")

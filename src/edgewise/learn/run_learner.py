@@ -15,8 +15,7 @@ from ..models.torch_modes import default_torch_modes
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..tasks import DEFAULT_METRIC, Metric, Task, check_examples
 from .base import Learner, LearningProblem
-from .top_k_learner import TopKLearner
-from .top_k_parameters import WARM_START
+from .top_k_learner import WARM_START, TopKLearner
 
 # A loss that rises by more than this share has diverged.
 MAX_TREND = 0.5
