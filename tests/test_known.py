@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
+import sys
 from functools import cache
 from itertools import permutations
 from pathlib import Path
@@ -29,14 +31,24 @@ from edgewise import (
     read_result,
     score_edges,
 )
-from edgewise.evaluate.check_truth import MAX_OUTSIDE, MIN_INSIDE, check_truth
-from edgewise.evaluate.known import CUTS, auroc, precision_at_true_size, read_truth
+from edgewise.evaluate.known import auroc, precision_at_true_size, read_truth
 from edgewise.models import make_batch
 from edgewise.models.prepare import prepare
 from edgewise.tasks.known import KNOWN
 
 EDGES = Graph(3, 4, 64)  # that of known/induction
 NAMES = [name.removeprefix("known/") for name in KNOWN]
+
+
+def load_tool():
+    """Import tools/build_known.py, which verifies the circuits, too."""
+    spec = importlib.util.spec_from_file_location("build_known", Path(__file__).parents[1] / "tools" / "build_known.py")
+    module = sys.modules["build_known"] = importlib.util.module_from_spec(spec)  # its dataclasses look it up
+    spec.loader.exec_module(module)
+    return module
+
+
+TOOL = load_tool()
 
 
 @cache
@@ -50,9 +62,9 @@ def known_task(name: str, split: str = "test", examples: int = 20):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_exact_patching_of_every_edge_agrees_with_the_known_circuit(name):
-    result = check_truth(known_model(name), known_task(name), known_circuit(name), CUTS.get(name, ()))
-    assert result.strongest_outside <= MAX_OUTSIDE == 0.01
-    assert result.weakest_inside >= MIN_INSIDE == 0.05
+    result = TOOL.check_truth(known_model(name), known_task(name), known_circuit(name), TOOL.CUTS.get(name, ()))
+    assert result.strongest_outside <= TOOL.MAX_OUTSIDE == 0.01
+    assert result.weakest_inside >= TOOL.MIN_INSIDE == 0.05
     assert result.faithfulness >= 0.99
     assert result.is_verified
 
@@ -72,21 +84,21 @@ def test_a_wrong_circuit_is_not_verified():
         known_circuit("greater-than"),
     )
     edges = truth.edges
-    missing = check_truth(model, task, Circuit.from_edges(model.graph, edges[1:]))
-    assert missing.strongest_outside > MAX_OUTSIDE and not missing.is_verified
-    extra = check_truth(model, task, Circuit.from_edges(model.graph, [*edges, "m0->m1"]))
-    assert extra.weakest_inside < MIN_INSIDE and not extra.is_verified
+    missing = TOOL.check_truth(model, task, Circuit.from_edges(model.graph, edges[1:]))
+    assert missing.strongest_outside > TOOL.MAX_OUTSIDE and not missing.is_verified
+    extra = TOOL.check_truth(model, task, Circuit.from_edges(model.graph, [*edges, "m0->m1"]))
+    assert extra.weakest_inside < TOOL.MIN_INSIDE and not extra.is_verified
     with pytest.raises(InputError, match="has none"):
-        check_truth(model, task, Circuit.empty(model.graph))
+        TOOL.check_truth(model, task, Circuit.empty(model.graph))
 
 
 def test_a_backup_head_matters_only_if_the_other_head_is_cut():
     model, task, truth = known_model("backup"), known_task("backup", examples=8), known_circuit("backup")
-    effects = check_truth(model, task, truth).effects
+    effects = TOOL.check_truth(model, task, truth).effects
     edge = model.graph.edge_index
     assert abs(effects[edge("a2.h2->logits")]) < 0.01 and abs(effects[edge("input->a1.h0<q>")]) < 0.01
     assert effects[edge("a1.h0->a2.h2<q>")] < -0.5  # cut, both heads copy
-    cut = check_truth(model, task, truth, CUTS["backup"]).effects
+    cut = TOOL.check_truth(model, task, truth, TOOL.CUTS["backup"]).effects
     assert cut[edge("a2.h2->logits")] > 0.5 and cut[edge("input->a1.h0<q>")] > 0.5
 
 

@@ -11,8 +11,6 @@ import pytest
 import torch
 from commands import refused
 from conftest import build, random_task
-from edgewise.learn.top_k_parameters import loss_trend
-from edgewise.learn.top_k_training import hard_top_k, in_both_directions, soft_top_k, split_validation
 
 from edgewise import (
     CMD,
@@ -48,6 +46,13 @@ from edgewise.evaluate import SIZES, Curve, Measure, Patching, Zero, resample_he
 from edgewise.learn import Learner, LearningProblem, learner_from_record, top_k_learner, training
 from edgewise.learn.calibrate import Calibrated, calibrate_ranking
 from edgewise.learn.compose import compose_ranking, rank_by_circuit
+from edgewise.learn.top_k_learner import (
+    hard_top_k,
+    in_both_directions,
+    loss_trend,
+    soft_top_k,
+    split_validation,
+)
 from edgewise.learn.training import GradientJob, StepRunner, TrainingState
 from edgewise.recipes import Outcome
 from edgewise.recipes.recipe import learned_recipes, merge_recipes

@@ -16,6 +16,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -28,9 +29,9 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from tokenizers.processors import TemplateProcessing
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from edgewise import Circuit, load_model, load_task
-from edgewise.evaluate.check_truth import TruthCheck, check_truth
-from edgewise.evaluate.known import CIRCUIT_FILE, CUTS
+from edgewise import Circuit, InputError, Model, Task, evaluate_circuits, load_model, load_task
+from edgewise.evaluate import faithfulness
+from edgewise.evaluate.known import CIRCUIT_FILE
 from edgewise.tasks import known
 
 Array = NDArray[np.float64]
@@ -47,6 +48,10 @@ MATCH = 26.0
 SHARP = 24.0
 ROPE_BASE = 1e6
 TESTED = 100
+# A true circuit: limits of the change by an edge outside, of the effect of one inside, and of faithfulness.
+MAX_OUTSIDE, MIN_INSIDE, MIN_FAITHFULNESS = 0.01, 0.05, 0.99
+# Where paths are redundant, an edge matters only if the other path is cut. Model -> the sets of edges to cut.
+CUTS: dict[str, tuple[tuple[str, ...], ...]] = {"backup": (("a0.h3->a1.h0<k>",), ("a2.h2->logits",))}
 
 
 class Draft:
@@ -421,6 +426,65 @@ def write_folder(folder: Path, draft: Draft) -> None:
         "clean_up_tokenization_spaces": False,
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True, eq=False)
+class TruthCheck:
+    """What exact patching says about a circuit.
+
+    truth         the circuit
+    effects       [edge] how far the mean metric falls if the edge alone is patched, as a share of the difference
+                  between the model and the empty circuit; with cuts, the effect of the largest size over them
+    changes       [edge] the same, but the mean over examples of the size of the change, so at least |effect|
+    faithfulness  of the circuit
+    """
+
+    truth: Circuit
+    effects: NDArray[np.float64]
+    changes: NDArray[np.float64]
+    faithfulness: float
+
+    @property
+    def strongest_outside(self) -> float:
+        """The largest change by an edge outside the circuit."""
+        return float(self.changes[~self.truth.mask].max(initial=0.0))
+
+    @property
+    def weakest_inside(self) -> float:
+        """The smallest size of the effect of an edge inside the circuit."""
+        return float(np.abs(self.effects[self.truth.mask]).min(initial=np.inf))
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether the circuit is true: edges outside do not matter, edges inside do, and it is faithful."""
+        is_split = self.strongest_outside <= MAX_OUTSIDE and self.weakest_inside >= MIN_INSIDE
+        return is_split and self.faithfulness >= MIN_FAITHFULNESS
+
+
+def check_truth(model: Model, task: Task, truth: Circuit, cuts: Sequence[Sequence[str]] = ()) -> TruthCheck:
+    """Patch every edge of a model alone, and run a circuit that is claimed to be the true one.
+
+    `cuts` are sets of edges. Where paths are redundant, an edge matters only if the other path is cut, so every edge is
+    also patched in the model without each of these sets.
+    """
+    if not truth.n_edges:
+        raise InputError("a true circuit needs edges, but this one has none")
+    graph = model.graph
+    bases = [np.ones(graph.n_edges, bool)]
+    bases += [~Circuit.from_edges(graph, cut).mask for cut in cuts]
+    singles = ~np.eye(graph.n_edges, dtype=bool)
+    circuits = [Circuit(graph, mask) for base in bases for mask in (base, *(base & singles))]
+    ran = evaluate_circuits(model, task, [truth, *circuits])
+    values = ran.values[1:].reshape(len(bases), graph.n_edges + 1, len(task))
+    falls = (values[:, :1] - values[:, 1:]) / (ran.full.mean() - ran.empty.mean())
+    means = falls.mean(-1)
+    strongest = np.abs(means).argmax(0)
+    return TruthCheck(
+        truth=truth,
+        effects=means[strongest, np.arange(graph.n_edges)],
+        changes=np.abs(falls).mean(-1).max(0),
+        faithfulness=float(faithfulness(ran.values[0].mean(), ran.full.mean(), ran.empty.mean())),
+    )
 
 
 def build(name: str, folder: Path) -> TruthCheck:

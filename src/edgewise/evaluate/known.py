@@ -15,8 +15,6 @@ from ..errors import InputError, unknown_name
 from ..tasks.known import KNOWN, PREFIX
 
 CIRCUIT_FILE = "circuit.json"
-# Where paths are redundant, an edge matters only if the other path is cut. Model -> the sets of edges to cut.
-CUTS: dict[str, tuple[tuple[str, ...], ...]] = {"backup": (("a0.h3->a1.h0<k>",), ("a2.h2->logits",))}
 
 
 def known_circuit(name: str) -> Circuit:
