@@ -95,7 +95,7 @@ def discover(
     check_minutes(learn_budget)
     _check_tasks(model, train, test, validation, settings)
     settings = replace(settings, metric=settings.metric.for_task(train.join(test, validation)))
-    model, clock = model.pin(), _Clock()
+    model = model.pin()
     if recipes is None:
         recipes = paper_recipes(settings.bootstrap)
         if learn_budget and settings.can_learn:
@@ -105,29 +105,37 @@ def discover(
     pairs = list_recipes(recipes)
     for learner in {recipe.learner for _, recipe in pairs if recipe.learner is not None}:
         learner.check_kind(settings.positions, settings.level)
+    seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        seconds[name] = time.perf_counter() - started
+
     with session.reporting() as session:
-        with clock.stage("score"):
+        with stage("score"):
             scores = stages.score_task(model, train, settings, session)
             # The paper's public script resamples the scores of test.
             reads_test = any(recipe.filter.on_evaluated for _, recipe in pairs)
             test_scores = stages.score_task(model, test, settings, session) if reads_test else None
-        with clock.stage("tune"):
+        with stage("tune"):
             tuning = None
             if tune_among is not None:
                 tuning = tune(model, train, scores, settings, tune_among, seed=seed, session=session)
             pairs = stages.add_tuned(pairs, tuning)
-        with clock.stage("learn"):
+        with stage("learn"):
             learned = stages.learn_rankings(model, train, pairs, settings, session, validation, learn_from)
-        with clock.stage("rank"):
+        with stage("rank"):
             resampled = scores if test_scores is None or not settings.bootstrap.on_evaluated else test_scores
             reported = settings.bootstrap if resampled.n_examples > 1 else NO_FILTER  # one example can't be resampled
             by_filter = stages.summarise_filters(
                 [reported, *(recipe.filter for _, recipe in pairs)], scores, test_scores
             )
             ranked = stages.rank_edges(pairs, by_filter, learned)
-        with clock.stage("select"):
+        with stage("select"):
             selections = stages.select_recipes(ranked, settings, session)
-        with clock.stage("evaluate"):
+        with stage("evaluate"):
             outcomes, accuracy = stages.evaluate_selections(model, test, ranked, selections, settings, session)
             # Scoring has warned already if the metric is lower on clean prompts.
             if scores.provenance["clean_metric"] > scores.provenance["corrupted_metric"]:
@@ -136,11 +144,11 @@ def discover(
             if validation is not None:
                 validated, _ = stages.evaluate_selections(model, validation, ranked, selections, settings, session)
         outcomes = stages.choose_outcomes(outcomes, validated, tuning, train, test, validation)
-        with clock.stage("overlap"):
+        with stage("overlap"):
             overlap = stages.overlap_of_chosen(scores, outcomes, settings, stability, seed, session)
-        with clock.stage("attention"):
+        with stage("attention"):
             patterns = stages.attention_of_chosen(model, test, outcomes, by_filter[reported], attention)
-    seconds = clock.seconds | {"total": sum(clock.seconds.values()), "score": scores.provenance["seconds"]}
+    seconds |= {"total": sum(seconds.values()), "score": scores.provenance["seconds"]}
     return Discovery(
         run=describe_run(model, scores.graph, train, test, accuracy, seed, seconds, made_from or {}),
         settings=settings,
@@ -169,16 +177,3 @@ def _check_tasks(model: Model, train: Task, test: Task, validation: Task | None,
     warn_of_overlap(train, test, "scored")
     if validation is not None:
         warn_of_overlap(validation, test, "used to choose recipes")
-
-
-class _Clock:
-    """The seconds of every stage."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        self.seconds[name] = time.perf_counter() - started

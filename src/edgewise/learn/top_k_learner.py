@@ -408,10 +408,8 @@ class _Run:
     def describe(self, state: TrainingState) -> Unit:
         """Return the final values [edge] and how learning went."""
         learner, problem, measure = self.learner, self.problem, self.learner.measure
-        # Normalised losses of sizes from the whole range can be compared; others only between equal sizes.
-        is_comparable = learner.normalise and learner.n_circuits > 1
-        sizes = [0 if is_comparable else _draw_sizes(learner, problem, step)[0][0] for step in range(state.step)]
-        trend = loss_trend(state.losses, sizes)
+        # Only normalised losses of sizes from the whole range can be compared.
+        trend = loss_trend(state.losses) if learner.normalise and learner.n_circuits > 1 else 0.0
         about = {"losses": list(state.losses), "trend": trend, "steps": state.step, "seconds": state.seconds}
         about["both_directions"] = len(self.both.task) > len(self.split.task)
         validation = self.both.validation
@@ -516,18 +514,11 @@ def _loss_scales(
     return lambda size: float(np.exp(-np.interp(np.log(size), log_sizes, log_losses)))
 
 
-def loss_trend(losses: Sequence[float], sizes: Sequence[int]) -> float:
-    """Return the relative change of the loss from the first to the last third of the steps; below 0 if it fell.
-
-    Losses of different sizes differ in scale, so only equal sizes are compared. 0 if there are too few of them.
-    """
+def loss_trend(losses: Sequence[float]) -> float:
+    """Return the relative change of the loss from the first to the last third of the steps; below 0 if it fell."""
     third = len(losses) // 3
-    first: dict[int, list[float]] = {}
-    last: dict[int, list[float]] = {}
-    for by_size, steps in ((first, range(third)), (last, range(len(losses) - third, len(losses)))):
-        for step in steps:
-            by_size.setdefault(sizes[step], []).append(losses[step])
-    shared = [size for size in first if len(first[size]) > 2 and len(last.get(size, ())) > 2]
-    changes = [np.mean(last[size]) - np.mean(first[size]) for size in shared]
-    before = np.mean([np.mean(np.abs(first[size])) for size in shared]) if shared else 0.0
-    return float(np.mean(changes) / before) if before else 0.0
+    if third < 3:
+        return 0.0
+    first, last = losses[:third], losses[-third:]
+    before = np.mean(np.abs(first))
+    return float((np.mean(last) - np.mean(first)) / before) if before else 0.0

@@ -28,25 +28,8 @@ from ..models.memory import BUDGET
 from ..runtime.session import DEFAULT_SESSION, Session
 from ..tasks import DEFAULT_METRIC, Metric, Task
 from ..tasks.metrics import METRICS
-from .circuit_tests import (
-    DEFAULTS,
-    MATCHED,
-    OUTSIDE,
-    ROUNDING,
-    TESTS,
-    CircuitTest,
-    Condition,
-    Verification,
-    VerifySettings,
-    completeness,
-    distance,
-    equivalence,
-    independence,
-    minimality,
-    necessity,
-    robustness,
-    sufficiency,
-)
+from . import circuit_tests
+from .circuit_tests import DEFAULTS, ROUNDING, TESTS, CircuitTest, Condition, Verification, VerifySettings, distance
 from .random_circuits import VerificationPlan, inner_nodes, plan_verification
 
 FloatArray = NDArray[np.float64]
@@ -133,7 +116,7 @@ def verify_circuit(
         results = list(_test_all(plan, values, compared.distances, ran, span, settings, tests))
         if "robustness" in tests:
             conditions = run_conditions(model, task, plan, metric, ablation, prepared, other_tasks or {}, how, session)
-            results.append(robustness(list(conditions), settings))
+            results.append(circuit_tests.robustness(list(conditions), settings))
         superfluous: list[str] = next((t.details["superfluous"] for t in results if t.name == "minimality"), [])
         minimal = plan.circuit.without(superfluous).prune()
         minimal_faithfulness = None
@@ -184,25 +167,29 @@ def _test_all(
     random, matched = np.split(random_distances, [len(plan.groups["random"])])
     to_model = float(distance(own, full, span))
     if "sufficiency" in tests:
-        yield sufficiency(to_model, random, settings)
+        yield circuit_tests.sufficiency(to_model, random, settings)
         if any(copy != plan.circuit for copy in plan.groups["matched"]):
-            yield sufficiency(to_model, matched, settings, MATCHED)
+            yield circuit_tests.sufficiency(to_model, matched, settings, circuit_tests.MATCHED)
     if "necessity" in tests:
         cut = float(distance(values["complement"][0], full, span))
-        yield necessity(cut, distance(values["random complement"], full, span), settings)
+        yield circuit_tests.necessity(cut, distance(values["random complement"], full, span), settings)
         if "outside complement" in values:
-            yield necessity(cut, distance(values["outside complement"], full, span), settings, OUTSIDE)
+            yield circuit_tests.necessity(
+                cut, distance(values["outside complement"], full, span), settings, circuit_tests.OUTSIDE
+            )
     if "minimality" in tests:
         reference = distance(values["with path"], values["without path edge"], span)
-        yield minimality(distance(own, values["without edge"], span), reference, plan.circuit.edges, settings)
+        yield circuit_tests.minimality(
+            distance(own, values["without edge"], span), reference, plan.circuit.edges, settings
+        )
     if "equivalence" in tests:
-        test = equivalence(own, full, span, settings)
+        test = circuit_tests.equivalence(own, full, span, settings)
         never = f"no circuit beats the model by {ran.metric.name}: choose another metric for this test"
         yield replace(test, advice=test.advice or never) if ran.metric.flat_at_clean else test
     if "independence" in tests:
-        yield independence(values["complement"][0], full, ran.empty, settings)
+        yield circuit_tests.independence(values["complement"][0], full, ran.empty, settings)
     if "cut circuit" in values:
-        yield completeness(values["cut circuit"].mean(1), values["cut model"].mean(1), span, settings)
+        yield circuit_tests.completeness(values["cut circuit"].mean(1), values["cut model"].mean(1), span, settings)
 
 
 @dataclass(frozen=True, eq=False)
