@@ -261,20 +261,9 @@ class Selection:
 
     def record(self) -> dict[str, Any]:
         """Return the selection, without the circuit, as plain data for JSON."""
-        return {
-            "solver": self.solver,
-            "edges_asked": self.n_requested,
-            "edges_kept": self.n_kept,
-            "objective": self.objective,
-            "bound": self.bound,
-            "gap": self.gap,
-            "status": self.status.value,
-            "seconds": self.seconds,
-            "rounds": self.rounds,
-            "columns": self.columns,
-            "free_objective": self.free_objective,
-            "possible_pnr": self.possible_pnr,
-        }
+        edges = {"edges_asked": self.n_requested, "edges_kept": self.n_kept}
+        fields = {name: value for name, value in vars(self).items() if name not in ("circuit", "n_requested")}
+        return edges | fields | {"status": self.status.value, "gap": self.gap}
 
     @classmethod
     def from_record(cls, circuit: Circuit, record: Mapping[str, Any]) -> Selection:
