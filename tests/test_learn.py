@@ -44,8 +44,7 @@ from edgewise import (
 )
 from edgewise.evaluate import SIZES, Curve, Measure, Patching, Zero, resample_heights, size_to_edges
 from edgewise.learn import Learner, LearningProblem, learner_from_record, top_k_learner, training
-from edgewise.learn.calibrate import Calibrated, calibrate_ranking
-from edgewise.learn.compose import compose_ranking, rank_by_circuit
+from edgewise.learn.refine import Calibrated, calibrate_ranking, compose_ranking, rank_by_circuit
 from edgewise.learn.top_k_learner import (
     hard_top_k,
     in_both_directions,

@@ -194,26 +194,18 @@ def evaluate_circuits(
                 done += n_done
                 reporting.report("evaluate", done, total)
             unit = session.store.finish(key, partial)
-    try:
-        _check_finite(unit.arrays["metric"], task, metric)
-    except InputError:
+    is_wrong = ~np.isfinite(unit.arrays["metric"]).all(1)
+    if is_wrong.any():  # means and faithfulness would hide which value it is
         session.store.delete(key)
-        raise
-    full, empty, *rest = np.ascontiguousarray(unit.arrays["metric"].T)
-    model_values = {further.name: values for further, values in zip(of_model, rest, strict=False)}
-    values = np.array(rest[len(of_model) :]).reshape(-1, len(task))
-    return Evaluation(metric, ablation, values, full, empty, model_values)
-
-
-def _check_finite(values: FloatArray, task: Task, metric: Metric) -> None:
-    """Raise InputError if a value [example, row] isn't finite: means and faithfulness would hide which one it is."""
-    is_wrong = ~np.isfinite(values).all(1)
-    if is_wrong.any():
         raise InputError(
             f"the metric {metric.name!r} of the model or of a circuit is NaN or infinite on {int(is_wrong.sum()):,} of "
             f"the {len(task):,} examples of task {task.name!r}, the first is number {int(is_wrong.argmax()) + 1}; "
             "check the model's dtype (try dtype='float32')"
         )
+    full, empty, *rest = np.ascontiguousarray(unit.arrays["metric"].T)
+    model_values = {further.name: values for further, values in zip(of_model, rest, strict=False)}
+    values = np.array(rest[len(of_model) :]).reshape(-1, len(task))
+    return Evaluation(metric, ablation, values, full, empty, model_values)
 
 
 @default_torch_modes()

@@ -8,9 +8,9 @@ from ..evaluate import MEASURES, Measure
 from ..method import from_record
 from ..score import SCORERS, Scorer
 from .base import Learner, LearningCost, LearningProblem
-from .calibrate import Calibrated
 from .ensemble import Ensemble, choose_weights
 from .mask_learners import EdgePruning, UniformGradientSampling
+from .refine import Calibrated
 from .top_k_learner import Matryoshka, TopKLearner
 
 LEARNERS: dict[str, type[Learner]] = {

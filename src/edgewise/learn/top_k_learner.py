@@ -30,8 +30,7 @@ from ..runtime.store import Unit
 from ..score import EapIg, Scorer
 from ..tasks import Task
 from .base import MOST_STEPS, Learner, LearningCost, LearningProblem, check_choice
-from .calibrate import calibrate_ranking
-from .compose import compose_ranking, inner_sizes
+from .refine import calibrate_ranking, compose_ranking, inner_sizes
 
 if TYPE_CHECKING:
     from torch import Tensor

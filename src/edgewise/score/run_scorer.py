@@ -18,7 +18,7 @@ from ..models.prepare import prepare
 from ..models.torch_modes import default_torch_modes
 from ..runtime.engine import choose_item_size, run_batches, thread_count
 from ..runtime.session import DEFAULT_SESSION, Session
-from ..runtime.store import Columns, Unit
+from ..runtime.store import Columns
 from ..runtime.unit_keys import unit_key
 from ..tasks import DEFAULT_METRIC, Example, Metric, Task, check_examples
 from .base import BatchScores, Scorer
@@ -130,7 +130,17 @@ def score_edges(
                 positions=positions, level=level, batch_size=batch_size, memory=memory, session=session,
             )  # fmt: skip
             prepared_scorer = scorer.with_first_scores(first_scores.mean())
-        unit = _score(graph, model, task, ScoreJob(prepared_scorer, metric, positions, level), size, key, session)
+        job, batches = ScoreJob(prepared_scorer, metric, positions, level), plan_batches(task.examples, size)
+        columns: Columns = {"values": ((graph.n_edges,), np.float32), "metrics": ((2,), np.float64)}
+        with store.open_partial(key, len(task), columns) as partial, session.reporting() as reporting:
+            reporting.report("score", partial.n_done, len(task))
+            missing = [rows for rows in batches if partial.is_missing(rows)]
+            for rows, (values, clean, corrupted) in run_batches(
+                session.engine, model, task.examples, missing, job, n_items_in_all=len(batches)
+            ):
+                partial.write_rows(rows, values=values, metrics=np.stack([clean, corrupted], axis=1))
+                reporting.report("score", partial.n_done, len(task))
+            unit = store.finish(key, partial, {"seconds": partial.seconds})
     clean_metric, corrupted_metric = np.ascontiguousarray(unit.arrays["metrics"].T).mean(1).tolist()
     try:
         check_contrast(clean_metric, corrupted_metric, task, metric)
@@ -163,21 +173,6 @@ def score_need(scorer: Scorer, graph: BaseGraph, model: Model, task: Task) -> Ne
     if graph != model.graph:  # neurons are many: two copies of their scores
         return replace(need, each=need.each + 2 * shape.sum_itemsize * graph.n_edges)
     return need
-
-
-def _score(graph: BaseGraph, model: Model, task: Task, job: ScoreJob, size: int, key: str, session: Session) -> Unit:
-    """Return the arrays `values` [example, edge] and `metrics` [example, 2] of clean and corrupted runs."""
-    batches = plan_batches(task.examples, size)
-    columns: Columns = {"values": ((graph.n_edges,), np.float32), "metrics": ((2,), np.float64)}
-    with session.store.open_partial(key, len(task), columns) as partial, session.reporting() as reporting:
-        reporting.report("score", partial.n_done, len(task))
-        missing = [rows for rows in batches if partial.is_missing(rows)]
-        for rows, (values, clean, corrupted) in run_batches(
-            session.engine, model, task.examples, missing, job, n_items_in_all=len(batches)
-        ):
-            partial.write_rows(rows, values=values, metrics=np.stack([clean, corrupted], axis=1))
-            reporting.report("score", partial.n_done, len(task))
-        return session.store.finish(key, partial, {"seconds": partial.seconds})
 
 
 def check_contrast(clean: float, corrupted: float, task: Task, metric: Metric) -> None:

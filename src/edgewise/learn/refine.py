@@ -1,13 +1,20 @@
-"""Calibrate a ranking: make the mean metric of every circuit equal to the model's.
+"""Improve rankings by running circuits: compose one of several, and calibrate one.
 
-Learning compares single examples with the model. If the circuits of a size are a little too weak on all examples, that
-hardly counts there, but it is what CMD measures. Scores know which edges raise the metric and which lower it. So a
-circuit that is too weak gets more of the former and fewer of the latter, among edges near its threshold.
+A ranking is a sequence of circuits, each within the next larger one. It is composed from the smallest size to the
+largest: each candidate adds its best edges to the circuit so far, and the one whose circuit is best on validation is
+taken. So the edges of small circuits rank above those that larger circuits add, in the order of the candidate that
+added them.
+
+A calibrated ranking is one for which the mean metric of every circuit equals the model's. Learning compares single
+examples with the model. If the circuits of a size are a little too weak on all examples, that hardly counts there, but
+it is what CMD measures. Scores know which edges raise the metric and which lower it. So a circuit that is too weak gets
+more of the former and fewer of the latter, among edges near its threshold.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,13 +26,12 @@ from ..core.circuit import Circuit
 from ..core.ranking import Ranking
 from ..core.statistics import MAX_SEED
 from ..errors import InputError
-from ..evaluate import CMD, Measure
+from ..evaluate import CMD, Curve, Measure, resample_heights, size_to_edges
 from ..method import check_is
 from ..score import EapIg, Scorer
-from ..select import Greedy, SelectionProblem, solve
+from ..select import Greedy, SelectionProblem, solve, solve_path
 from ..tasks import Task
 from .base import Learner, LearningCost, LearningProblem
-from .compose import inner_sizes, rank_by_circuit
 
 if TYPE_CHECKING:
     from ..runtime.session import Session
@@ -42,6 +48,103 @@ BISECTIONS = 24
 # Running the circuits of all sizes, and those of the trials, takes about as long as this many weighted circuits with
 # their gradients.
 WEIGHTED_RUNS = 5
+
+
+def compose_ranking(
+    problem: LearningProblem,
+    validation: Task,
+    candidates: Mapping[str, FloatArray],
+    measure: Measure,
+    session: Session,
+) -> tuple[FloatArray, dict[float, str]]:
+    """Return the composed values [edge], and size -> the name of the candidate that it takes.
+
+    `candidates` are name -> value [edge]. The first one is the baseline.
+
+    The default is the candidate of the best area. A size takes another one only if that is significantly better there.
+    If the circuit is still significantly worse than that of the baseline, because of the smaller circuits in it, this
+    size and all smaller ones take the baseline.
+    """
+    graph, inner = problem.graph, inner_sizes(problem)
+    problems = {name: SelectionProblem.of(Ranking(graph, value), "signed", 0) for name, value in candidates.items()}
+    paths = {
+        name: [selection.circuit for selection in solve_path(p, list(inner.values()), Greedy(), fill=True)]
+        for name, p in problems.items()
+    }
+
+    ends = problem.evaluate([], session, validation)
+    value_of: dict[Circuit, FloatArray] = {}  # [example] of the circuits evaluated so far
+
+    def curves(rows: Sequence[Sequence[Circuit]], shares: Sequence[float]) -> list[Curve]:
+        """Return the curve of every row of circuits on validation."""
+        new = list(dict.fromkeys(circuit for row in rows for circuit in row if circuit not in value_of))
+        if new:
+            value_of.update(zip(new, problem.evaluate(new, session, validation).values, strict=True))
+        counts = tuple(inner[share] for share in shares)
+        return [
+            Curve(tuple(shares), counts, tuple(circuit.n_edges for circuit in row),
+                  np.stack([value_of[circuit] for circuit in row]), ends.full, ends.empty)
+            for row in rows
+        ]  # fmt: skip
+
+    names = list(candidates)
+    baseline = names[0]
+    own = curves(list(paths.values()), list(inner))
+    heights = {name: resample_heights(curve, measure) for name, curve in zip(names, own, strict=True)}
+    if len(inner) > 1:
+        default = names[int(np.argmax([measure.better * curve.area(measure) for curve in own]))]
+    else:
+        default = names[int(np.argmax([measure.better * heights[name][0].estimate for name in names]))]
+    circuits: list[Circuit] = []
+    choices: list[str] = []
+    for place, (share, count) in enumerate(inner.items()):
+        within = circuits[-1] if circuits else None
+        options = {name: paths[name][place] for name in names}
+        if within is not None:
+            for name in names:
+                if not (within.mask <= options[name].mask).all():
+                    extended = problems[name].with_budget(count, within)
+                    options[name] = solve(extended, solver=Greedy(), fill=True).circuit
+        height = {
+            name: resample_heights(curve, measure)[0]
+            for name, curve in zip(names, curves([[options[name]] for name in names], [share]), strict=True)
+        }
+        choice = default
+        better = [name for name in names if height[name].minus(height[default]).is_better]
+        if better:
+            choice = max(better, key=lambda name: measure.better * height[name].estimate)
+        circuits.append(options[choice])
+        choices.append(choice)
+        if height[choice].minus(heights[baseline][place]).is_worse:
+            circuits, choices = paths[baseline][: place + 1], [baseline] * (place + 1)
+    by_size = dict(zip(inner, choices, strict=True))
+    if set(choices) == {default}:
+        return candidates[default], by_size
+    return rank_by_circuit(circuits, [candidates[name] for name in choices], candidates[default]), by_size
+
+
+def inner_sizes(problem: LearningProblem) -> dict[float, int]:
+    """Return size -> number of edges, for sizes of neither no edge nor all edges."""
+    n_edges = problem.graph.n_edges
+    sizes = {size: size_to_edges(size, n_edges) for size in problem.sizes}
+    return {size: count for size, count in sizes.items() if 0 < count < n_edges}
+
+
+def rank_by_circuit(circuits: Sequence[Circuit], values: Sequence[FloatArray], rest: FloatArray) -> FloatArray:
+    """Return values [edge] by which edges of smaller circuits come first.
+
+    Edges that a circuit adds are in the order of its entry in `values` [circuit][edge], all others in that of `rest`.
+    The sorted values are those of `rest`, so that their spread, which solvers read, is the same.
+    """
+    n_edges = len(rest)
+    level, within = np.full(n_edges, len(circuits)), rest.copy()
+    for number in reversed(range(len(circuits))):
+        mask = circuits[number].mask
+        level[mask], within[mask] = number, values[number][mask]
+    order = np.lexsort((-within, level))
+    value = np.empty(n_edges)
+    value[order] = np.sort(rest)[::-1]
+    return value
 
 
 @dataclass(frozen=True)
@@ -110,9 +213,12 @@ def calibrate_ranking(
     if not sizes:
         return value, {}
     counts, graph = list(sizes.values()), problem.graph
-    logit = _rank_logits(value)
+    share = (np.argsort(np.argsort(value, kind="stable"), kind="stable") + 0.5) / len(value)
+    logit = np.log(share / (1 - share))  # [edge] of its rank among all edges, the largest for the highest value
     direction = np.sign(scores)
-    limits = _shift_limits(np.sort(logit)[::-1][np.array(counts) - 1])
+    thresholds = np.sort(logit)[::-1][np.array(counts) - 1]  # [size], descending
+    gaps = [high - low for high, low in pairwise(thresholds)] or [1.0]
+    limits = MAX_SHIFT * np.minimum([gaps[0], *gaps], [*gaps, gaps[-1]])[: len(counts)]
 
     def select(shifts: FloatArray) -> list[Circuit]:
         """Return the circuit of every size, with its shift."""
@@ -153,18 +259,6 @@ def calibrate_ranking(
     if not chosen_shifts.any():
         return value, report
     return rank_by_circuit(chosen, [logit + shift * direction for shift in chosen_shifts], value), report
-
-
-def _rank_logits(value: NDArray[np.floating]) -> FloatArray:
-    """Return the logit of every edge's rank among all edges, the largest for the highest value."""
-    share = (np.argsort(np.argsort(value, kind="stable"), kind="stable") + 0.5) / len(value)
-    return np.log(share / (1 - share))
-
-
-def _shift_limits(thresholds: FloatArray) -> FloatArray:
-    """Return the largest shift of every size, from thresholds in descending order."""
-    gaps = [high - low for high, low in pairwise(thresholds)] or [1.0]
-    return MAX_SHIFT * np.minimum([gaps[0], *gaps], [*gaps, gaps[-1]])[: len(thresholds)]
 
 
 def _secant_step(step: FloatArray, effect: FloatArray, missing: FloatArray) -> FloatArray:
