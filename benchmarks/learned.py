@@ -38,7 +38,7 @@ from edgewise import (
 from edgewise.evaluate import Measure
 from edgewise.evaluate.intervals import resample_heights
 from edgewise.recipes.discovery import Outcome
-from edgewise.recipes.learning_plan import plan_learning
+from edgewise.recipes.forecast import plan_learning
 from edgewise.recipes.recipe import GREEDY, PORTFOLIO, learned_recipes, merge_recipes
 from edgewise.runtime import Session
 from edgewise.runtime.local_engine import Local

@@ -23,8 +23,7 @@ from edgewise.evaluate import Curve, Measure, resample
 from edgewise.learn import Calibrated, EdgePruning, Learner, Matryoshka, TopKLearner, UniformGradientSampling
 from edgewise.learn.run_learner import learn_ranking
 from edgewise.models import Model
-from edgewise.recipes.forecast import LearnWork, Timer
-from edgewise.recipes.learning_plan import CHECK_SHARE
+from edgewise.recipes.forecast import CHECK_SHARE, LearnWork, Timer
 from edgewise.recipes.recipe import GREEDY, select_circuits
 from edgewise.runtime import Session
 from edgewise.runtime.local_engine import Local

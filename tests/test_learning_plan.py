@@ -28,8 +28,8 @@ from edgewise import (
     write_result,
 )
 from edgewise.learn import Calibrated
-from edgewise.recipes import learning_plan
-from edgewise.recipes.learning_plan import CHECK_SHARE, LEAST_STEPS, fit_budget, plan_learning
+from edgewise.recipes import forecast
+from edgewise.recipes.forecast import CHECK_SHARE, LEAST_STEPS, fit_budget, plan_learning
 from edgewise.recipes.settings import as_published
 from edgewise.results import read_start
 from edgewise.runtime import Session
@@ -71,31 +71,31 @@ def test_a_budget_is_a_number_of_minutes(wrong):
 def test_a_stored_plan_is_used_again_whatever_the_clock_says(tmp_path, monkeypatch):
     model, task = wrap_model(build("gpt2", torch.float32), name="tiny"), random_task(8)
     session = Session(store=Store(tmp_path / "s").open(), progress=lambda *_: None)
-    monkeypatch.setattr(learning_plan, "_time_step", lambda *_: 0.5)
+    monkeypatch.setattr(forecast, "_time_step", lambda *_: 0.5)
     first = plan_learning(model, task, Settings(), TopKLearner(), 3, session)
-    monkeypatch.setattr(learning_plan, "_time_step", lambda *_: 1e9)
+    monkeypatch.setattr(forecast, "_time_step", lambda *_: 1e9)
     assert plan_learning(model, task, Settings(), TopKLearner(), 3, session) == first
     # Another budget, and another number of steps, are other plans.
     assert plan_learning(model, task, Settings(), TopKLearner(), 4, session).learner is None
-    monkeypatch.setattr(learning_plan, "_time_step", lambda *_: 0.0001)
+    monkeypatch.setattr(forecast, "_time_step", lambda *_: 0.0001)
     assert plan_learning(model, task, Settings(), TopKLearner(steps=7), 3, session).learner == TopKLearner(steps=7)
 
 
 def test_a_model_that_is_too_large_is_not_timed(monkeypatch):
     model, task = wrap_model(build("gpt2", torch.float32), name="tiny"), random_task(8)
-    monkeypatch.setattr(learning_plan.Timer, "time", lambda *_: pytest.fail("nothing is run"))
-    monkeypatch.setattr(learning_plan, "FAST_CPU", 1.0)
+    monkeypatch.setattr(forecast.Timer, "time", lambda *_: pytest.fail("nothing is run"))
+    monkeypatch.setattr(forecast, "FAST_CPU", 1.0)
     slow = plan_learning(model, task, Settings(), TopKLearner(), 3, QUIET)
     assert slow.learner is None and 180 < slow.seconds < float("inf")
-    monkeypatch.setattr(learning_plan, "free_bytes", lambda device: 1)
+    monkeypatch.setattr(forecast, "free_bytes", lambda device: 1)
     assert plan_learning(model, task, Settings(), TopKLearner(), 3, QUIET).seconds == float("inf")
 
 
 def test_discover_learns_within_its_budget_unless_recipes_or_conditions_forbid_it(tmp_path, monkeypatch):
     model, task, test = wrap_model(build("gpt2", torch.float32), name="tiny"), random_task(16), random_task(4, seed=1)
     settings = Settings(sizes=(0.05, 0.3, 1.0))
-    monkeypatch.setattr(learning_plan, "LEAST_STEPS", 5)
-    monkeypatch.setattr(learning_plan, "_time_step", lambda *_: 3.0)  # 0.9 min / (2 measures x 1.75 x 3 s) = 5.1 steps
+    monkeypatch.setattr(forecast, "LEAST_STEPS", 5)
+    monkeypatch.setattr(forecast, "_time_step", lambda *_: 3.0)  # 0.9 min / (2 measures x 1.75 x 3 s) = 5.1 steps
 
     def learned(**options):
         found = discover(model, task, test, options.pop("settings", settings), attention=0, session=QUIET, **options)
@@ -125,16 +125,16 @@ def test_discover_learns_within_its_budget_unless_recipes_or_conditions_forbid_i
 
 def test_a_run_says_what_learning_would_cost_and_is_repeated_with_its_plan(edgewise, tmp_path, monkeypatch):
     words = ("run", "--examples", 16, "--stability", 0, "--out", tmp_path / "r")
-    monkeypatch.setattr(learning_plan, "_time_step", lambda *_: 100.0)
+    monkeypatch.setattr(forecast, "_time_step", lambda *_: 100.0)
     code, _, err = edgewise(*words, "--learn-budget", 3)
     assert code == 0 and "--learn-budget 117" in err and set(read_result(tmp_path / "r").learned) == {Calibrated()}
     words = (*words, "--learn-steps", 3, "--learn-budget", 1, "--overwrite")
-    monkeypatch.setattr(learning_plan, "_time_step", lambda *_: 0.01)
+    monkeypatch.setattr(forecast, "_time_step", lambda *_: 0.01)
     code, _, err = edgewise(*words)
     assert code == 0 and "resuming" not in err  # the stored plan is no work of a stopped command
     (steps,) = {learner.steps for learner in read_result(tmp_path / "r").learned}
     assert steps == 3
-    monkeypatch.setattr(learning_plan, "_time_step", lambda *_: pytest.fail("nothing is planned again"))
+    monkeypatch.setattr(forecast, "_time_step", lambda *_: pytest.fail("nothing is planned again"))
     code, _, err = edgewise(*words[:-1])
     assert code == 0 and "nothing is computed again" in err
     assert "learn budget was" in refused(edgewise, *words[:-2], 2)

@@ -22,7 +22,7 @@ from .method import check_is
 from .models import Model
 from .recipes import stages
 from .recipes.discovery import Discovery, Outcome
-from .recipes.learning_plan import check_minutes, plan_learning
+from .recipes.forecast import check_minutes, plan_learning
 from .recipes.recipe import Recipes, calibrated_recipes, learned_recipes, list_recipes, merge_recipes, paper_recipes
 from .recipes.run_info import decode_prompts, describe_run, warn_of_failure
 from .recipes.settings import DEFAULTS, LEARN_MINUTES, Settings

@@ -232,7 +232,7 @@ def _plan_within(
     session: Session,
 ) -> Recipes:
     """Return recipes on rankings that can be learned within a number of minutes; if none can, on calibrated scores."""
-    from ..recipes.learning_plan import plan_learning
+    from ..recipes.forecast import plan_learning
 
     plan = plan_learning(model, train, settings, learner, minutes, session)
     if plan.learner is None:

@@ -1,7 +1,12 @@
-"""Forecast the cost of a run: examples, batches, memory, disk, and rough times."""
+"""Forecast the cost of a run: examples, batches, memory, disk, and rough times; plan learning within a budget.
+
+Results must not depend on the clock more than through the planned number of steps. So the plan is stored with the run,
+where a resumed run finds it.
+"""
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,12 +20,13 @@ from ..core.ranking import Ranking
 from ..core.scores import EdgeScores
 from ..core.statistics import NO_FILTER, Filter, summarise
 from ..errors import InputError
-from ..evaluate import Ablation, Patching
+from ..evaluate import BOTH_MEASURES, Ablation, Patching
 from ..evaluate.run_circuits import EvaluateJob, circuit_groups
 from ..learn import Learner, LearningCost, LearningProblem, TopKLearner
 from ..models import Model, plan_batches
 from ..models.memory import Need, choose_batch_size, circuit_need
 from ..models.model import free_bytes
+from ..runtime import Session, Unit, unit_key
 from ..runtime.engine import IN_PROCESS, Engine, choose_item_size, threads_for, use_threads
 from ..score.run_scorer import ScoreJob, score_need
 from ..tasks import Example, Task
@@ -42,6 +48,12 @@ SELECT_SECONDS = 5.0
 # A job that takes longer than this on one example isn't run again; one that takes longer on a batch is timed on an
 # example.
 LONG_JOB, LONG_BATCH = 3.0, 10.0
+# If fewer steps than this fit into the budget, learning is not tried.
+LEAST_STEPS = 20
+# Operations per second of fast machines, and operations per weight and token of a weighted forward and backward pass.
+FAST_CPU, FAST_ACCELERATOR, PASS_COST = 1e12, 1e15, 6
+# Checks on validation examples, composition and calibration take about this share of the time of the steps.
+CHECK_SHARE = 0.75
 
 
 @dataclass(frozen=True)
@@ -367,3 +379,84 @@ def forecast(model: Model, works: Iterable[Work], engine: Engine = IN_PROCESS, e
 def _without_task(ablation: Ablation) -> Ablation:
     """Return the ablation, or patching, which costs as much, if the ablation needs means over a task."""
     return ablation if type(ablation).prepare is Ablation.prepare else Patching()
+
+
+@dataclass(frozen=True)
+class LearningPlan:
+    """How rankings are learned within a budget.
+
+    learner  with the planned steps. None if not even few steps fit into the budget.
+    seconds  forecast for both measures; if nothing fits, that of the fewest steps; infinite for lack of memory
+    """
+
+    learner: TopKLearner | None
+    seconds: float
+
+
+def plan_learning(
+    model: Model, task: Task, settings: Settings, learner: TopKLearner, minutes: float, session: Session
+) -> LearningPlan:
+    """Return the plan that the session's store has, or make one by timing a step.
+
+    learner  its steps are the most that are planned
+    minutes  the budget for the rankings of both measures
+    session  its engine's workers share a step
+    """
+    check_minutes(minutes)
+    key = ""
+    if session.store.folder is not None:
+        kind = (settings.positions, settings.level)
+        how = (learner, settings.metric, settings.ablation, settings.sizes, settings.memory, float(minutes), kind)
+        key = unit_key("plan", model=model.digest, task=task.digest, how=how)
+        if (stored := session.store.find(key)) is not None:
+            steps, seconds = stored.about["steps"], stored.about["seconds"]
+            return LearningPlan(replace(learner, steps=steps) if steps else None, seconds)
+    per_step = _time_step(model, task, settings, learner, 60 * minutes, session)
+    planned = fit_budget(learner, per_step, 60 * minutes)
+    if math.isfinite(planned.seconds):
+        steps = 0 if planned.learner is None else planned.learner.steps
+        session.store.save(key, Unit({}, {"steps": steps, "seconds": planned.seconds}))
+    return planned
+
+
+def fit_budget(learner: TopKLearner, step_seconds: float, budget: float) -> LearningPlan:
+    """Return the plan for a budget in seconds, if a step of the learner takes `step_seconds`.
+
+    Only the number of steps is reduced: of a wide model, half as many examples per step take more than half the time.
+    """
+    n_rankings = len(BOTH_MEASURES) * (1 + learner.resamples)
+    cost = n_rankings * (1 + CHECK_SHARE) * step_seconds  # of one step of every ranking
+    steps, least = int(min(learner.steps, budget // cost)), min(LEAST_STEPS, learner.steps)
+    if steps < least:
+        return LearningPlan(None, least * cost)
+    steps = steps if steps == learner.steps else max(least, steps // 10 * 10)
+    return LearningPlan(replace(learner, steps=steps), steps * cost)
+
+
+def check_minutes(minutes: float) -> None:
+    """Raise InputError if a budget isn't a number of minutes of at least 0."""
+    if not isinstance(minutes, int | float) or isinstance(minutes, bool) or not 0 <= minutes < math.inf:
+        raise InputError(f"learn_budget is a number of minutes, 0 for no learning, not {minutes!r}")
+
+
+def _time_step(
+    model: Model, task: Task, settings: Settings, learner: TopKLearner, budget: float, session: Session
+) -> float:
+    """Return the seconds of one step of learning; infinite if an example doesn't fit into memory.
+
+    A large model isn't timed if the budget wouldn't suffice on a fast machine: the result is then that machine's time.
+    """
+    work = LearnWork(task, settings, learner)
+    stage = work.plan(model, session.engine)
+    transformer = model.transformer
+    free = [free_bytes(device) for device in transformer.devices]
+    known_free = [amount for amount in free if amount is not None]
+    if known_free and stage.least > sum(known_free):
+        return math.inf
+    n_weights = 0 if model.module is None else sum(weight.numel() for weight in model.module.parameters())
+    speed = FAST_CPU if transformer.device.type == "cpu" else FAST_ACCELERATOR
+    bound = 1e-9 + PASS_COST * n_weights * stage.length * learner.batch / speed
+    if fit_budget(learner, bound, budget).learner is None:
+        return bound
+    timed = work.time(stage, Timer(model, session.engine))
+    return timed.with_workers(session.engine.workers(model)) / max(1, stage.passes)
