@@ -1,10 +1,8 @@
 """Scoring: how much does corrupting each edge hurt? Each module has a scorer or a few alike; `run_scorer` runs them."""
 
 from .base import BatchScores, Scorer
-from .eap import CleanCorrupted, Eap, EapIg, ExpectedGradients
-from .eap_ig_activations import EapIgActivations
+from .eap import CleanCorrupted, Eap, EapIg, EapIgActivations, ExpectedGradients, GradDrop
 from .exact import Exact
-from .grad_drop import GradDrop
 from .information_flow_routes import InformationFlowRoutes
 from .mask_ig import MaskIg
 from .rule_scorers import AttnLrp, Gim, RelP, RelPQk

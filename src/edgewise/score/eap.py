@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..models.memory import Need, Shape, scoring_need
 from ..models.rules import NO_RULES, BackwardRules
@@ -110,6 +111,95 @@ class ExpectedGradients(Scorer):
             digest = hashlib.sha256(text.encode()).digest()
             points.append(int.from_bytes(digest[:6], "big") / 2**48)
         return points
+
+
+@dataclass(frozen=True)
+class EapIgActivations(Scorer):
+    """Source differences times the mean gradient of runs in which the outputs of one group of nodes are interpolated.
+
+    A group is `input`, all heads of a layer, or an MLP. In the runs of a group its outputs are the constants corrupted
+    + (k / steps)(clean - corrupted), k = 1 to steps, and everything else is run from the clean prompt. The gradients at
+    all destinations are averaged over the runs of all groups. With L layers there are (2 L + 1) steps runs.
+    """
+
+    name: ClassVar[str] = "eap-ig-activations"
+    steps: int = 5
+
+    def __post_init__(self) -> None:
+        check_steps(self.steps)
+
+    def need(self, shape: Shape, length: int) -> Need:
+        """Return the memory of the runs of a group, while the clean and the corrupted run are kept."""
+        return scoring_need(shape, length, max(2, self.steps), kept_traces=2)
+
+    def score(self, batch: Prepared, metric: Metric) -> BatchScores:
+        """Contract the gradients of one group at a time, which needs less memory than those of all groups."""
+        corrupted, clean = batch.run(batch.corrupted), batch.run(batch.clean)
+        corrupted_readout, readout = (batch.read_out(run, metric.reads_all_logits) for run in (corrupted, clean))
+        differences = batch.differences(clean, corrupted)
+
+        def gradients(group: str, layer: int) -> Iterator[Gradients]:
+            start, end = getattr(corrupted, group)[layer], getattr(clean, group)[layer]
+            for step in range(1, self.steps + 1):
+                replaced: dict[str, Any] = {group: {layer: start.lerp(end, step / self.steps)}}
+                trace = batch.run(batch.clean.detach().requires_grad_(), **replaced)
+                yield batch.gradients(trace, loss(metric, batch.read_out(trace, metric.reads_all_logits), readout))
+
+        def input_gradients() -> Iterator[Gradients]:
+            for step in range(1, self.steps + 1):
+                embedding = batch.corrupted.lerp(batch.clean, step / self.steps)
+                yield run_with_gradients(batch, metric, embedding, readout)[-1]
+
+        values = batch.contract(differences, input_gradients())
+        for layer in range(batch.model.graph.n_layers):
+            for group in ("mix", "mlp_out"):
+                values += batch.contract(differences, gradients(group, layer))
+        values /= 2 * batch.model.graph.n_layers + 1
+        return BatchScores(values, metric.checked(readout, readout), metric.checked(corrupted_readout, readout))
+
+
+@dataclass(frozen=True)
+class GradDrop(Scorer):
+    """The mean over layers of the absolute EAP score with that layer left out of the backward pass.
+
+    This is the GradDrop of AtP* (Kramar et al. 2024, arXiv 2403.00745), for edges.
+    Leaving out a layer means that no gradient reaches the outputs of its heads and of its MLP. A direct and an indirect
+    effect that cancel in EAP then show up. Scores have no sign. AtP* divides by the number of layers minus 1, which
+    changes no ranking.
+
+    One forward pass each for the clean and the corrupted prompt and at most one backward pass per layer: a pass starts
+    below the layer that it leaves out, because nothing changes above it.
+    """
+
+    name: ClassVar[str] = "grad-drop"
+    at_clean: ClassVar[bool] = True
+
+    def need(self, shape: Shape, length: int) -> Need:
+        """Return the memory of EAP whose clean run is kept for several backward passes."""
+        return scoring_need(shape, length, keeps_graph=True)
+
+    def score(self, batch: Prepared, metric: Metric) -> BatchScores:
+        """Sum absolute scores over the layers left out."""
+        corrupted, clean = batch.run(batch.corrupted), batch.run(batch.clean.detach().requires_grad_())
+        corrupted_readout, readout = (batch.read_out(run, metric.reads_all_logits) for run in (corrupted, clean))
+        clean_readout = as_constant(readout)
+        differences, graph = batch.differences(clean, corrupted), batch.model.graph
+        runs = batch.dropped_layer_gradients(clean, loss(metric, readout, clean_readout))
+        whole = next(runs)
+        if batch.level == "edge":
+            values = batch.contract(differences, [whole]).abs_()
+            for index, block in enumerate(graph.blocks):
+                # The gradient at this block does not change if a layer before it is dropped: index // 2 layers.
+                values.unflatten(1, (graph.n_edges, -1))[:, block] *= index // 2
+            for gradients in runs:
+                values += batch.contract(differences, [gradients]).abs_()
+        else:
+            # The sum over a node's out-edges comes before the absolute value, so each layer's gradients are complete.
+            values = batch.contract(differences, [whole.without_layer(0)]).abs_()
+            for gradients in runs:
+                values += batch.contract(differences, [whole.without_layer(len(gradients.mlp), gradients)]).abs_()
+        clean_metric = metric.checked(clean_readout, clean_readout)
+        return BatchScores(values / graph.n_layers, clean_metric, metric.checked(corrupted_readout, clean_readout))
 
 
 def score_at_clean(batch: Prepared, metric: Metric, rules: BackwardRules = NO_RULES) -> BatchScores:
