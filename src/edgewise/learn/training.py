@@ -167,12 +167,6 @@ class TrainingState:
         is_best = all(loss < earlier for _, earlier in self.checks)
         return replace(self, checks=(*self.checks, (self.step, loss)), best=self.average if is_best else self.best)
 
-    @property
-    def n_checks_without_gain(self) -> int:
-        """The number of checks since the best one."""
-        losses = [loss for _, loss in self.checks]
-        return len(losses) - 1 - int(np.argmin(losses)) if losses else 0
-
 
 @dataclass(frozen=True)
 class Training:
@@ -223,7 +217,8 @@ class Training:
         while True:
             if self.check is not None and state.step in check_steps and state.step not in dict(state.checks):
                 state = state.add_check(self.check(state.average))
-            if state.step >= self.steps or state.n_checks_without_gain >= PATIENCE:
+            checked = [loss for _, loss in state.checks]
+            if state.step >= self.steps or (checked and len(checked) - 1 - int(np.argmin(checked)) >= PATIENCE):
                 return state
             loss, gradient = gradient_of(state)
             if not np.isfinite(loss) or not torch.isfinite(gradient).all():

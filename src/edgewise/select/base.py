@@ -101,15 +101,11 @@ class SelectionProblem:
     @property
     def least_positive(self) -> int:
         """The least number of positive edges: ceil(PNR * budget), or all positive edges if there are fewer."""
-        return min(self._asked_positive, int(np.count_nonzero(self.is_positive)))
+        return min(self.asked_positive, int(np.count_nonzero(self.is_positive)))
 
     @property
-    def lacks_positive(self) -> bool:
-        """Whether PNR asks for more positive edges than the graph has."""
-        return self._asked_positive > self.least_positive
-
-    @property
-    def _asked_positive(self) -> int:
+    def asked_positive(self) -> int:
+        """The number of positive edges that PNR asks for, which the graph may lack."""
         # Minus a rounding error: 0.55 * 100 is a little more than 55 in floating point.
         return 0 if self.pnr is None else ceil(self.pnr * self.budget - 1e-9)
 

@@ -82,6 +82,7 @@ def solve(
                     fits, solution = tried, replace(solution, mask=larger.mask)
                 else:
                     too_many = tried
+    least_positive = problem.least_positive
     return Selection(
         circuit=Circuit(graph, solution.mask),
         solver=solver.name,
@@ -92,7 +93,7 @@ def solve(
         seconds=time.perf_counter() - started,
         rounds=solution.rounds,
         columns=solution.columns,
-        possible_pnr=problem.least_positive / budget if problem.lacks_positive else None,
+        possible_pnr=least_positive / budget if problem.asked_positive > least_positive else None,
     )
 
 
