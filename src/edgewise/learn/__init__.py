@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from ..evaluate import MEASURES, Measure
+from ..io.records import Decoders
 from ..method import from_record
 from ..score import SCORERS, Scorer
 from .base import Learner, LearningCost, LearningProblem
@@ -21,7 +22,7 @@ LEARNERS: dict[str, type[Learner]] = {
 
 def learner_from_record(record: Mapping[str, Any]) -> Learner:
     """Return the learner that `Learner.record` described. A custom one that isn't registered is a placeholder."""
-    decoders = {
+    decoders: Decoders = {
         Measure: partial(from_record, "measure", MEASURES, family=Measure),
         Scorer: partial(from_record, "scorer", SCORERS, family=Scorer),
     }
