@@ -17,7 +17,7 @@ from ..errors import InputError
 from ..graph import BaseGraph, NodeGraph, SpanGraph, graph_of_level
 from ..tasks.metrics import Readout
 from ..tasks.task import Example
-from .circuits import number_nodes, plan_circuits, run_circuits
+from .circuits import number_nodes, run_circuits
 from .forward import NOTHING, Frame, Replaced, Trace, keys_and_values, make_frame, run
 from .gradients import (
     Gradients,
@@ -217,10 +217,9 @@ class Prepared:
         numbers = number_nodes(circuits) if circuits else np.empty((0, 1), np.intp)
         n_examples, length, _ = self.clean.shape
         for start, stop, at_once in group_circuits(self.model.shape, numbers, n_examples, length, memory):
-            group = circuits[start:stop]
-            plan = plan_circuits(group, self.model.has_post_norm, at_once, numbers[start:stop])
-            spans = self.spans if isinstance(group[0].graph, SpanGraph) else None
-            yield from run_circuits(self.model, plan, self.clean, reference, self.frame, self.last, spans)
+            group, inputs = (circuits[start:stop], numbers[start:stop], at_once), (self.clean, reference)
+            spans = self.spans if isinstance(circuits[0].graph, SpanGraph) else None
+            yield from run_circuits(self.model, *group, *inputs, self.frame, self.last, spans)
 
     def run_weighted(self, weights: Tensor, reference: Trace, keep_streams: bool | None = None) -> Tensor:
         """Return the final stream [example * read, d_model] of a circuit with weights on its edges, for `read_stream`.
