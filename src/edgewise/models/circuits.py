@@ -241,7 +241,7 @@ class _Run:
 class Table:
     """The changes of node outputs from the reference: rows [place, row, d_model].
 
-    Only the nodes of the circuits have rows, in the order in which they run. `rows.Rows` is the table of weighted
+    Only the nodes of the circuits have rows, in the order in which they run. `weighted.Rows` is the table of weighted
     circuits: differentiable, with a fixed row for every node.
 
     A place is one position of one example. Rows are on the device of their node's layer, `input` on that of the first.

@@ -21,10 +21,16 @@ from ..graph import Graph
 from ..io.reading import wrap_read_errors
 from ..io.records import read_json
 from .families import FAMILIES, check_config
-from .gguf import check_header, parse_header_once
 from .memory import Need, Shape, can_keep_streams, circuit_need, scoring_need, weighted_need
 from .model import ModelSource, bos_name, choose_devices, choose_dtype, dtype_name
-from .model_files import CONFIG_FILE, MODEL_CHOICES, ModelFiles, find_model_files
+from .model_files import (
+    CONFIG_FILE,
+    MODEL_CHOICES,
+    ModelFiles,
+    check_gguf_header,
+    find_model_files,
+    parse_header_once,
+)
 
 LAYERS = ("n_layer", "num_hidden_layers")
 HEADS = ("n_head", "num_attention_heads")
@@ -140,7 +146,7 @@ def read_config(source: ModelSource, files: ModelFiles) -> Any:
 
     what, folder = f"model {source.name!r}", Path(files.location)
     if files.gguf is not None:
-        check_header(folder / files.gguf)
+        check_gguf_header(folder / files.gguf)
     elif files.is_local:
         if not (folder / CONFIG_FILE).is_file():
             raise InputError(f"{what} can't be read: the folder has no file {CONFIG_FILE}; {MODEL_CHOICES}")

@@ -18,7 +18,6 @@ from ..io.reading import wrap_read_errors
 from ..io.records import read_json
 from .config import inspect_source, least_parameters, read_config, silence_transformers
 from .families import build_transformer
-from .gguf import parse_header_once
 from .model import (
     RESERVED_TOKENS,
     Model,
@@ -39,6 +38,7 @@ from .model_files import (
     ModelFiles,
     files_state,
     find_model_files,
+    parse_header_once,
 )
 from .torch_modes import default_torch_modes
 from .transformer_lens import convert_lens_model, is_lens_model

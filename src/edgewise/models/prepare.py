@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,12 +25,11 @@ from .gradients import (
     Segments,
     Sources,
     contract,
-    destination_gradients,
-    dropped_layer_gradients,
-    find_segments,
+    layer_targets,
     norm_heads,
     post_norm_slopes,
     stack_sources,
+    to_gradients,
 )
 from .memory import BUDGET, can_keep_streams, group_circuits
 from .rules import NO_RULES, BackwardRules
@@ -182,8 +182,18 @@ class Prepared:
         """The positions by span, for scores of (edge, span) pairs; None for scores of edges."""
         if not self.by_span:
             return None
-        assert self.batch.spans is not None and self.spans is not None
-        return find_segments(self.spans, self.batch.n_spans)
+        assert self.spans is not None
+        rows: dict[tuple[int, int, int], list[int]] = {}
+        for row, indices in enumerate(self.spans.tolist()):
+            for span, group in groupby(range(len(indices)), indices.__getitem__):
+                positions = list(group)
+                if span >= 0:  # no padding
+                    rows.setdefault((positions[0], positions[-1] + 1, span), []).append(row)
+        segments = (
+            (slice(start, stop), span, None if len(examples) == len(self.spans) else examples)
+            for (start, stop, span), examples in rows.items()
+        )
+        return self.batch.n_spans, tuple(segments)
 
     def run(
         self,
@@ -268,11 +278,31 @@ class Prepared:
 
     def gradients(self, trace: Trace, loss: Tensor) -> Gradients:
         """Return the gradient of `loss`, a sum over examples, at every destination of a run."""
-        return destination_gradients(self.model, trace, loss)
+        targets = [*layer_targets(trace, self.model.graph.n_layers), trace.final]
+        *at_layers, logits = torch.autograd.grad(loss, targets, materialize_grads=True)
+        return to_gradients(self.model, trace, at_layers, logits)
 
     def dropped_layer_gradients(self, trace: Trace, loss: Tensor) -> Iterator[Gradients]:
-        """See `gradients.dropped_layer_gradients`."""
-        return dropped_layer_gradients(self.model, trace, loss)
+        """Yield the gradients of `loss` at all destinations, then those before each layer but the first, last first.
+
+        The latter are the gradients at the destinations of earlier layers if no gradient reaches this layer's outputs,
+        so that it passes the stream's gradient on unchanged. At the layer itself they are 0, and in later layers
+        unchanged.
+        """
+        n_layers = self.model.graph.n_layers
+        targets = [*layer_targets(trace, n_layers), trace.final, *trace.attention_in[1:]]
+        gradients = torch.autograd.grad(loss, targets, materialize_grads=True, retain_graph=True)
+        logits = gradients[4 * n_layers]
+        at_streams = [*gradients[4 * n_layers + 1 :], logits]  # after each layer
+        yield to_gradients(self.model, trace, gradients[: 4 * n_layers], logits)
+        del gradients, logits
+        for index in reversed(range(1, n_layers)):
+            stream = trace.attention_in[index]
+            gradient = at_streams.pop().to(stream.device)
+            at_layers = torch.autograd.grad(
+                stream, layer_targets(trace, index), gradient, retain_graph=index > 1, materialize_grads=True
+            )
+            yield to_gradients(self.model, trace, at_layers, None)
 
     def sources(self, trace: Trace) -> Sources:
         """Return what every source adds to the stream in a run.
