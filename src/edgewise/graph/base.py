@@ -299,6 +299,25 @@ class Graph(BaseGraph):
         return self._edges[1]
 
     @cached_property
+    def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """[destination] Its first edge (from `input`), the step to the next source's edge, and its number of edges."""
+        first, step, count = np.ones((3, self.n_destinations), np.int64)
+        for layer in range(self.n_layers):
+            at, mlp = self.attention_destinations(layer), self.mlp_destination(layer)
+            heads = 3 * np.arange(self.n_heads) + np.arange(3)[:, None]
+            first[at], first[mlp] = (block.start for block in self.blocks[2 * layer : 2 * layer + 2])
+            first[at] += heads.ravel()
+            step[at], count[at], count[mlp] = 3 * self.n_heads, self.attention_sources(layer), self.mlp_sources(layer)
+        first[-1], count[-1] = self.blocks[-1].start, self.n_sources
+        return freeze(first), freeze(step), freeze(count)
+
+    def edges_between(self, sources: NDArray[np.int64], destinations: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the edges [pair] from sources to destinations, all by index; -1 where there is none."""
+        first, step, count = (part[destinations] for part in self._places)
+        joined = (sources >= 0) & (destinations >= 0) & (sources < count)
+        return np.where(joined, first + sources * step, -1)
+
+    @cached_property
     def edge_target(self) -> NDArray[np.int32]:
         return freeze(self.destination_node[self.edge_destination])
 

@@ -329,14 +329,8 @@ def _edge_arrays(
     source = np.fromiter((sources.get(end[0], -1) for end in ends), np.int64, len(ends))
     destination = np.fromiter((destinations.get(end[2], -1) for end in ends), np.int64, len(ends))
     del ends
-    pairs, known = (
-        u.astype(np.int64) * graph.n_destinations + v
-        for u, v in ((source, destination), (graph.edge_source, graph.edge_destination))
-    )
-    order = np.argsort(known)
-    places = np.searchsorted(known, pairs, sorter=order)
-    indices = order[np.minimum(places, graph.n_edges - 1)]
-    if (wrong := np.flatnonzero((known[indices] != pairs) | (destination < 0))).size:
+    indices = graph.edges_between(source, destination)
+    if (wrong := np.flatnonzero(indices < 0)).size:
         raise InputError(f"{path}: there is no edge {list(edges)[wrong[0]]!r} in a graph of {graph}")
     flags = [edge.in_graph for edge in edges.values()]
     n_unknown = flags.count(None)
