@@ -81,12 +81,7 @@ def check_config(config: Any) -> Family:
 def build_transformer(model: Any) -> Transformer:
     """Return the Transformer of a loaded HuggingFace causal language model, which shares its weights."""
     transformer = check_config(model.config).build(model)
-    _check_attributes(model, transformer)
-    return transformer
-
-
-def _check_attributes(model: Any, transformer: Transformer) -> None:
-    """Raise InputError if attributes of attention modules were edited: the Transformer is built from the config."""
+    # The Transformer is built from the config, so attributes of attention modules must not have been edited.
     expected = {
         "scaling": transformer.attention_scale,
         "attn_logit_softcapping": transformer.attention_cap,
@@ -104,6 +99,7 @@ def _check_attributes(model: Any, transformer: Transformer) -> None:
                     f"{part_name}.{name} is {value:g}, but {expected[name]} follows from the model's config, which "
                     "edgewise follows; make the model from a config that says so, or undo the edit"
                 )
+    return transformer
 
 
 def _norm(module: Any, is_minus_one: bool = False) -> Norm:

@@ -82,13 +82,6 @@ class ModelFiles:
             return str(Path(self.location) / (self.gguf or CONFIG_FILE))
         return f"{CONFIG_FILE} of {self.location}"
 
-    @property
-    def max_parameters(self) -> float:
-        """The largest number of parameters that fits into the weight files; infinite if these are not known."""
-        if self.gguf is not None:
-            return NUMBERS_PER_BYTE * (Path(self.location) / self.gguf).stat().st_size
-        return sum(file.stat().st_size for file in self.list_weight_files()) or math.inf
-
     def check_folder(self) -> None:
         """Raise InputError if a local folder has an adapter, or a config, tokenizer or template that is too large."""
         folder = Path(self.location)

@@ -138,7 +138,7 @@ def _run_last_layer(
     def at_reads(block: Tensor) -> Tensor:
         """Return weights [group or place, reader, source] at the positions that the metric reads."""
         if len(block) == rows.places:
-            return block.index_select(0, rows.last_on(block.device))
+            return block.index_select(0, rows.last.to(block.device))
         return block.repeat_interleave(len(last) // len(block) * n_reads, 0)
 
     queries, mlp, logits = (
@@ -155,7 +155,7 @@ def _run_last_layer(
     projected, squares, _ = Read.apply(mixing, rows, layer, projections, attention_in.flatten(0, 1), *at_last[-2:])
     k, v = _scale_projected(layer, projections, projected, squares, length)
     changes = torch.cat([x.to(layer.device) for x in at_last], 1)
-    products = [product[rows.last_on(product.device)] for product in products]
+    products = [product[rows.last.to(product.device)] for product in products]
 
     def read(weights: Tensor) -> Tensor:
         """Return mixes [example * read, reader, d_model] of `changes` for weights [example * read, reader, source]."""
@@ -278,12 +278,6 @@ class Part:
     changes: Tensor
     gradients: Tensor | None = None
 
-    def take(self, start: int, stop: int) -> Part:
-        """Return views of the rows with these numbers that are in this part."""
-        rows = slice(max(start, self.rows.start), min(stop, self.rows.stop))
-        local = slice(rows.start - self.rows.start, rows.stop - self.rows.start)
-        return Part(rows, self.changes[:, local], None if self.gradients is None else self.gradients[:, local])
-
 
 class Rows:
     """Changes [place, row, d_model]; a place is one position of one example.
@@ -295,6 +289,7 @@ class Rows:
     because no reader sees it. All layers of a model have the same kinds of norms. Rows are on their layer's device.
 
     n_heads  per layer, the number of heads that run
+    last     the places [example * read] that the logits read; all are different
     keeps    whether streams are kept for the backward pass, or mixed again
     count    the number of rows written so far
     """
@@ -305,7 +300,7 @@ class Rows:
         self.places, self.count, self.keeps = batch * length, 0, keeps
         self._width, self._max_readers = graph.d_model, 3 * max(n_heads) + 1
         self._centred = first_layer.attention_norm is not None and first_layer.attention_norm.centred
-        self._last = (torch.arange(batch, device=last.device)[:, None] * length + last).flatten()
+        self.last = (torch.arange(batch, device=last.device)[:, None] * length + last).flatten()
         self._buffers: dict[tuple[str, torch.device], Tensor] = {}
         self._parts: list[Part] = []
         start = 0
@@ -316,18 +311,16 @@ class Rows:
             start = stop
         self.n_rows = start
 
-    def first_parts(self, count: int) -> list[Part]:
-        """Return the first `count` rows, in one part per device."""
-        return [part.take(0, count) for part in self._parts if part.rows.start < count]
-
-    def part(self, rows: slice) -> Part:
-        """Return rows of one layer."""
-        part = next(part for part in self._parts if rows.start < part.rows.stop)
-        return part.take(rows.start, rows.stop)
-
-    def last_on(self, device: torch.device) -> Tensor:
-        """Return the places [example * read] that the logits read; all are different."""
-        return self._last.to(device)
+    def take(self, rows: slice) -> list[Part]:
+        """Return views of consecutive rows, in one part per device. Rows of one layer are in one part."""
+        parts = []
+        for whole in self._parts:
+            first, stop = max(rows.start, whole.rows.start), min(rows.stop, whole.rows.stop)
+            if first < stop:
+                local = slice(first - whole.rows.start, stop - whole.rows.start)
+                gradients = None if whole.gradients is None else whole.gradients[:, local]
+                parts.append(Part(slice(first, stop), whole.changes[:, local], gradients))
+        return parts
 
     def buffer(self, name: str, readers: int, like: Tensor) -> Tensor:
         """Return a buffer [place, reader, d_model] for a layer's streams, which all layers of a device share."""
@@ -344,7 +337,7 @@ class Rows:
         """Return the numbers of the next rows to write, and a view of them [place, row, d_model]."""
         rows = slice(self.count, self.count + count)
         self.count = rows.stop
-        return rows, self.part(rows).changes
+        return rows, self.take(rows)[0].changes
 
     def centre(self, x: Tensor) -> Tensor:
         """Subtract the mean of x [..., d_model] in place if the model has layer norms."""
@@ -357,7 +350,7 @@ class Rows:
         rows, and ends with those of the first, which read only the row of `input`, whose gradient is not needed.
         """
         count, mixing_gradients = mixing.shape[2], []
-        for whole, part in zip(self._parts, self.first_parts(count), strict=False):
+        for whole, part in zip(self._parts, self.take(slice(0, count)), strict=False):
             moved = streams.to(part.changes.device)
             if count > 1:
                 weights = self.spread(mixing[..., part.rows], moved).transpose(1, 2)
@@ -379,10 +372,10 @@ class Rows:
         `at_last` is the gradient of the value that the write returned. Call once per row: it changes the gradients in
         place.
         """
-        gradients = self.part(rows).gradients
+        gradients = self.take(rows)[0].gradients
         assert gradients is not None
         gradients = self.centre(gradients)
-        gradients[self.last_on(gradients.device)] += at_last
+        gradients[self.last.to(gradients.device)] += at_last
         return gradients
 
 
@@ -415,8 +408,18 @@ class Read(torch.autograd.Function):
         head_streams = streams[:, :n_projected]
         sum_dtype = at_least_float32(head_streams[:1, :1]).dtype
         squares = torch.linalg.vector_norm(head_streams, dim=-1, dtype=sum_dtype).square()
-        pairs = zip(projections, head_streams.split(n_heads, 1), squares.split(n_heads, 1), strict=True)
-        projected = torch.cat([_project_streams(layer, *pair) for pair in pairs])
+        parts = zip(projections, head_streams.split(n_heads, 1), squares.split(n_heads, 1), strict=True)
+        outputs: list[Tensor] = []  # [head, place, d_head]
+        for projection, inputs, lengths in parts:
+            if projection.norm is None:
+                outputs.append(torch.bmm(inputs.transpose(0, 1), _fold_norm(layer, projection).transpose(1, 2)))
+                continue
+            for head, stream in enumerate(inputs.unbind(1)):
+                values = projection.all_heads(stream)
+                head_values = values.unflatten(1, projection.weight.shape[:2])[:, head // projection.group]
+                outputs.append(head_values[None])
+                lengths[:, head] = torch.linalg.vector_norm(values, dim=-1, dtype=sum_dtype).square()
+        projected = torch.cat(outputs)
         ctx.save_for_backward(mixing, reference, *[streams] * rows.keeps)
         ctx.arguments = rows, layer, projections
         return projected, squares, streams[:, -1].clone() if n_projected < streams.shape[1] else None
@@ -455,14 +458,14 @@ class MixOne(torch.autograd.Function):
         read_rows = slice(first, first + mixing.shape[2])
         ctx.save_for_backward(mixing)
         ctx.arguments = rows, read_rows
-        changes = rows.part(read_rows).changes
+        changes = rows.take(read_rows)[0].changes
         return torch.bmm(rows.spread(mixing, changes), changes).squeeze(1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (mixing,), (rows, read_rows) = ctx.saved_tensors, ctx.arguments
-        stream, part = gradients[0][:, None], rows.part(read_rows)
+        stream, part = gradients[0][:, None], rows.take(read_rows)[0]
         part.gradients.addcmul_(rows.spread(mixing, stream).transpose(1, 2), stream)
         products = torch.bmm(stream, part.changes.transpose(1, 2)).unflatten(0, (len(mixing), -1))
         return products.sum(1, dtype=mixing.dtype).to(mixing.device), None, None, None
@@ -475,7 +478,7 @@ class WriteOutput(torch.autograd.Function):
     def forward(ctx: Any, change: Tensor, rows: Rows) -> Tensor:
         written_rows, view = rows.reserve(1)
         view.copy_(change[:, None])
-        at_last = view[rows.last_on(view.device)]
+        at_last = view[rows.last.to(view.device)]
         rows.centre(view)
         ctx.arguments = rows, written_rows
         return at_last
@@ -503,7 +506,7 @@ class WriteHeads(torch.autograd.Function):
             written, products = head_rows(layer, mix, reference_mix)
             written_rows, view = rows.reserve(written.shape[1])
             view.copy_(written)
-        at_last = view[rows.last_on(view.device)]
+        at_last = view[rows.last.to(view.device)]
         rows.centre(view)
         ctx.save_for_backward(mix, reference_mix)
         ctx.arguments = rows, written_rows, layer
@@ -556,26 +559,11 @@ def _fold_norm(layer: Layer, projection: Projection) -> Tensor:
     return (projection.head_weight * layer.attention_norm.weight).to(projection.weight.dtype)
 
 
-def _project_streams(layer: Layer, projection: Projection, streams: Tensor, squares: Tensor) -> Tensor:
-    """Return a projection [head, place, d_head] of streams [place, head, d_model]; see `Read`.
-
-    With a norm over all heads, write the squared lengths [place, head] of all heads' outputs to `squares`.
-    """
-    if projection.norm is None:
-        return torch.bmm(streams.transpose(0, 1), _fold_norm(layer, projection).transpose(1, 2))
-    by_head = []
-    for head, stream in enumerate(streams.unbind(1)):
-        outputs = projection.all_heads(stream)
-        by_head.append(outputs.unflatten(1, projection.weight.shape[:2])[:, head // projection.group])
-        squares[:, head] = torch.linalg.vector_norm(outputs, dim=-1, dtype=squares.dtype).square()
-    return torch.stack(by_head)
-
-
 def _mix_streams(rows: Rows, mixing: Tensor, reference: Tensor, n_projected: int) -> Tensor:
     """Return mixes of rows [place, reader, d_model], with the reference's stream added to the first `n_projected`."""
     out = None if rows.keeps else rows.buffer("streams", mixing.shape[1], reference)
     streams: Tensor | None = None
-    for part in rows.first_parts(mixing.shape[2]):
+    for part in rows.take(slice(0, mixing.shape[2])):
         weights = rows.spread(mixing[..., part.rows], part.changes)
         if part.changes.device != reference.device:
             moved = torch.bmm(weights, part.changes).to(reference.device)

@@ -287,21 +287,17 @@ def group_by_prompt(examples: Iterable[Example]) -> list[list[Example]]:
     Examples share a prompt if they have the same clean one, or the same pair in the other direction. A corrupted prompt
     alone does not connect examples: it may be the same for all, or the clean prompt of any other.
     """
+    import networkx  # slow to import
+
     distinct = dict.fromkeys(examples)
     pairs = {(example.clean, example.corrupted) for example in distinct}
-    first = {example.clean: example.clean for example in distinct}  # a clean prompt -> itself, or another of its group
-
-    def find(prompt: tuple[int, ...]) -> tuple[int, ...]:
-        while first[prompt] != prompt:
-            prompt = first[prompt]
-        return prompt
-
-    for clean, corrupted in pairs:
-        if (corrupted, clean) in pairs:
-            first[find(corrupted)] = find(clean)
-    groups: dict[tuple[int, ...], list[Example]] = {}
+    graph = networkx.Graph((clean, corrupted) for clean, corrupted in pairs if (corrupted, clean) in pairs)
+    graph.add_nodes_from(example.clean for example in distinct)
+    components = enumerate(networkx.connected_components(graph))
+    number_of = {prompt: number for number, prompts in components for prompt in prompts}
+    groups: dict[int, list[Example]] = {}
     for example in distinct:
-        groups.setdefault(find(example.clean), []).append(example)
+        groups.setdefault(number_of[example.clean], []).append(example)
     return list(groups.values())
 
 
