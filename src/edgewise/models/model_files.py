@@ -46,8 +46,8 @@ TEMPLATES_FOLDER = "additional_chat_templates"
 TRAINING_PREFIXES = ("optimizer", "scheduler", "rng_state", "scaler", "training_args", "trainer_state", "README", "log")
 
 # Types of the metadata of .gguf files by their number: text, lists, and numbers as `struct` writes them.
-TEXT, LIST = 8, 9
-NUMBERS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
+GGUF_TEXT, GGUF_LIST = 8, 9
+GGUF_NUMBERS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 MAX_DIMENSIONS = 4
 # Metadata and names become Python objects one by one. A million tokens with their merges are a few million items.
 MAX_ITEMS = 5_000_000
@@ -240,18 +240,18 @@ def check_gguf_header(path: Path) -> None:
         for _ in range(n_entries):
             key = read_text()
             (kind,), count = unpack("I"), 1
-            if kind == LIST:
+            if kind == GGUF_LIST:
                 kind, count = unpack("IQ")
             n_items += count
             if n_items > MAX_ITEMS:
                 raise ValueError(f"its header has more than {MAX_ITEMS:,} items")
-            if kind == TEXT:
+            if kind == GGUF_TEXT:
                 for _ in range(count):
                     read_text()
             elif key.endswith(b".block_count"):
-                n_layers = max(n_layers, *unpack(f"{count}{NUMBERS[kind]}"))
+                n_layers = max(n_layers, *unpack(f"{count}{GGUF_NUMBERS[kind]}"))
             else:
-                position += count * struct.calcsize(f"<{NUMBERS[kind]}")
+                position += count * struct.calcsize(f"<{GGUF_NUMBERS[kind]}")
         for _ in range(n_tensors):
             read_text()
             (n_dimensions,) = unpack("I")

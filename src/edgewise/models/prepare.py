@@ -75,29 +75,27 @@ class Batch:
     branch: Tensor | None = None
 
 
-def make_batch(examples: Sequence[Example], device: torch.device, pad: str = "left") -> Batch:
-    """Return a batch of examples, padded on the 'left' or the 'right'. The side of the padding changes no result.
+def make_batch(examples: Sequence[Example], device: torch.device) -> Batch:
+    """Return a batch of examples, padded on the left.
 
-    Padding on the left is faster. The number of tokens after the first difference varies less than the position of the
-    first difference, so prompts that end together share a longer prefix than prompts that begin together.
+    The number of tokens after the first difference varies less than the position of the first difference, so prompts
+    that end together share a longer prefix than prompts that begin together.
     """
     width = max(example.length for example in examples)
-    starts = [0 if pad == "right" else width - example.length for example in examples]
-    stops = [start + example.length for start, example in zip(starts, examples, strict=True)]
     clean, corrupted = torch.zeros((2, len(examples), width), dtype=torch.long)
     real = torch.zeros((len(examples), width), dtype=torch.bool)
     for index, example in enumerate(examples):
-        span = slice(starts[index], stops[index])
-        clean[index, span], corrupted[index, span] = torch.tensor(example.clean), torch.tensor(example.corrupted)
-        real[index, span] = True
-    shared = min(stop - _unshared_length(example) for stop, example in zip(stops, examples, strict=True))
+        start = width - example.length
+        clean[index, start:], corrupted[index, start:] = torch.tensor(example.clean), torch.tensor(example.corrupted)
+        real[index, start:] = True
+    shared = width - max(map(_unshared_length, examples))
     n_reads = max(example.n_reads for example in examples)
     last, right, wrong, counted, sides = [], [], [], [], []
     branch = torch.zeros((len(examples), width), dtype=torch.long)
-    for index, (stop, example) in enumerate(zip(stops, examples, strict=True)):
-        read = range(stop - example.n_reads, stop)
+    for index, example in enumerate(examples):
+        read = range(width - example.n_reads, width)
         # Reads that aren't counted have positions of their own, because gradients at equal positions would be lost.
-        last.append([*read, *(at for at in range(width - 1, -1, -1) if at not in read)][:n_reads])
+        last.append([*read, *reversed(range(read.start))][:n_reads])
         own, other, n_rest = example.continuation, example.other_continuation, n_reads - example.n_reads
         tokens = (example.correct, *own, *other, *[example.correct] * n_rest)
         right += [(token, *example.also_correct) for token in tokens]
@@ -106,7 +104,7 @@ def make_batch(examples: Sequence[Example], device: torch.device, pad: str = "le
         counted.append([True] * (1 + len(own)) + [False] * (len(other) + n_rest))
         sides += [(1, int(example.incorrect is not None)), *[(1, 0)] * len(own), *[(0, 1)] * len(other)]
         sides += [(0, 0)] * n_rest
-        branch[index, stop - len(own) - len(other) : stop], branch[index, stop - len(other) : stop] = 1, 2
+        branch[index, width - len(own) - len(other) :], branch[index, width - len(other) :] = 1, 2
     answers = torch.tensor([(correct, incorrect) for (correct, *_), (incorrect, *_) in zip(right, wrong, strict=True)])
     tensors = (clean, corrupted, real, torch.tensor(last), answers, _fill_rows(right), _fill_rows(wrong))
     clean, corrupted, real, reads, answers, right_tokens, wrong_tokens = (x.to(device) for x in tensors)
@@ -117,7 +115,7 @@ def make_batch(examples: Sequence[Example], device: torch.device, pad: str = "le
         batch = replace(batch, branch=branch.to(device))
     if all(example.span_names for example in examples):
         spans = torch.full(real.shape, -1)
-        # Rows of a mask are read in order, and padding is outside it, so this fits padding on either side.
+        # Rows of a mask are read in order, and padding is outside it.
         spans[real.cpu()] = torch.tensor([index for example in examples for index in example.span_indices])
         batch = replace(batch, spans=spans.to(device), n_spans=len(examples[0].span_names))
     return batch
