@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from edgewise import Circuit, EdgeScores, Graph, InputError
 from edgewise.core.scores import fill_folder
-from edgewise.io import eap_files
+from edgewise.io import formats
 from edgewise.io.atomic import atomic_file
 from edgewise.io.formats import read_edge_file
 from edgewise.report.viewer.view import view_of
@@ -52,7 +52,7 @@ def test_a_circuit_survives_its_json(tmp_path):
 def test_json_written_in_chunks_is_json(tmp_path, monkeypatch):
     path = tmp_path / "circuit.json"
     for chunk in (1, GRAPH.n_edges - 1, GRAPH.n_edges, GRAPH.n_edges + 1):
-        monkeypatch.setattr(eap_files, "EDGES_PER_WRITE", chunk)
+        monkeypatch.setattr(formats, "EDGES_PER_WRITE", chunk)
         CIRCUIT.save(path, SCORE.astype(np.float32))
         assert path.read_text() == json.dumps(json.loads(path.read_text()))
         np.testing.assert_array_equal(EdgeScores.load(path).values[0], SCORE.astype(np.float32))

@@ -46,7 +46,7 @@ from edgewise import (
 )
 from edgewise.core.statistics import EdgeStatistics
 from edgewise.evaluate import Curve, auroc
-from edgewise.io.edge_file import EdgeFile
+from edgewise.io.formats import EdgeFile
 
 GRAPH = Graph(2, 2, 2)
 N = GRAPH.n_edges

@@ -138,10 +138,9 @@ def test_token_spans_are_one_per_position_and_need_equal_lengths(demo):
         load_task("ioi", demo, "train", 20, spans="words")
 
 
-@pytest.mark.parametrize("pad", ["left", "right"])
-def test_span_indices_of_a_batch_follow_its_padding(demo, pad):
+def test_span_indices_of_a_batch_follow_its_padding(demo):
     task = load_task("ioi", demo, "train", 12)
-    batch = make_batch(task.examples, torch.device("cpu"), pad)
+    batch = make_batch(task.examples, torch.device("cpu"))
     spans = batch.spans
     assert spans.shape == batch.clean.shape and (~batch.real).any()
     assert ((spans == -1) == ~batch.real).all()
@@ -149,7 +148,7 @@ def test_span_indices_of_a_batch_follow_its_padding(demo, pad):
         for number, name in enumerate(task.span_names):
             words = [example.clean[place] for place in example.spans[name]]
             assert batch.clean[row][spans[row] == number].tolist() == words
-    assert make_batch(make_task([GOOD], demo).examples, torch.device("cpu"), pad).spans is None
+    assert make_batch(make_task([GOOD], demo).examples, torch.device("cpu")).spans is None
 
 
 WORDS = st.lists(st.text("abc,.", min_size=1, max_size=6), min_size=1, max_size=8)

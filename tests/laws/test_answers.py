@@ -186,8 +186,7 @@ def test_weights_have_the_gradient_of_the_difference(model):
     np.testing.assert_allclose(gradients[0], gradients[1] - gradients[2], rtol=1e-5, atol=1e-5)
 
 
-@first_in_every_family("pad", ["left", "right"])
-def test_log_probabilities_and_their_difference_are_those_of_the_model_itself(model, loaded, pad):
+def test_log_probabilities_and_their_difference_are_those_of_the_model_itself(model, loaded):
     """Each answer in a run of its own, of HuggingFace's model. Padding and a shared prefix change nothing."""
     both, correct, incorrect = both_answers()
     with torch.no_grad():
@@ -197,7 +196,7 @@ def test_log_probabilities_and_their_difference_are_those_of_the_model_itself(mo
         )
         metrics = ((both, LogProbabilityDifference(), right - wrong), (correct, LogProbability(), right))
         for task, metric, expected in metrics:
-            batch = prepare(model.transformer, make_batch(task.examples, torch.device("cpu"), pad))
+            batch = prepare(model.transformer, make_batch(task.examples, torch.device("cpu")))
             readout = batch.read_out(batch.run(batch.clean), True)
             np.testing.assert_allclose(metric.checked(readout, readout), expected, atol=1e-5)
 

@@ -238,4 +238,4 @@ def test_the_estimate_is_the_memory_that_work_takes(name, dtype, verb):
     with Held() as held:
         work(prepare(model, make_batch(prompts(3, 20).examples, model.device)))
     expected = need(model.shape, 20).total(3)
-    assert 0.9 < expected / held.most < 1.35, expected / held.most
+    assert 0.9 < expected / held.most < 1.4, expected / held.most

@@ -17,8 +17,7 @@ from ..errors import InputError
 from ..evaluate.curve import size_to_edges
 from ..graph import BaseGraph, SpanGraph
 from ..io.atomic import atomic_folder, check_file, check_folder
-from ..io.edge_file import EdgeFile, check_level
-from ..io.formats import EAP_SUFFIXES, NPZ, check_holds, check_suffix, read_edge_file
+from ..io.formats import EAP_SUFFIXES, NPZ, EdgeFile, check_holds, check_level, check_suffix, read_edge_file
 from ..io.reading import wrap_read_errors
 from ..method import choose
 from ..report.tables import key_value_table, number_tables

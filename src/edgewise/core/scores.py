@@ -18,8 +18,7 @@ from ..errors import InputError
 from ..graph import BaseGraph
 from ..io.arrays import read_array, write_array
 from ..io.atomic import SCORE_FILES, atomic_folder, write_json
-from ..io.edge_file import check_level
-from ..io.formats import read_edge_file
+from ..io.formats import check_level, read_edge_file
 from ..io.records import convert_record, read_versioned_json
 from .notebook import MAX_ROWS, data_frame, edge_columns, html_table
 

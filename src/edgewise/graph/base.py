@@ -274,19 +274,13 @@ class Graph(BaseGraph):
 
     @cached_property
     def _edges(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        source = np.empty(self.n_edges, np.int32)
-        destination = np.empty(self.n_edges, np.int32)
-        for layer in range(self.n_layers):
-            attention, mlp = self.blocks[2 * layer : 2 * layer + 2]
-            first = self.attention_destinations(layer).start
-            readers = first + np.arange(self.n_heads)[:, None] + self.n_heads * np.arange(3)
-            source[attention] = np.repeat(np.arange(self.attention_sources(layer)), 3 * self.n_heads)
-            destination[attention] = np.tile(readers.ravel(), self.attention_sources(layer))
-            source[mlp] = np.arange(self.mlp_sources(layer))
-            destination[mlp] = self.mlp_destination(layer)
-        source[self.blocks[-1]] = np.arange(self.n_sources)
-        destination[self.blocks[-1]] = self.n_destinations - 1
-        return freeze(source), freeze(destination)
+        first, step, count = self._places
+        destination = np.repeat(np.arange(self.n_destinations, dtype=np.int32), count)
+        source = np.arange(self.n_edges) - np.repeat(np.cumsum(count) - count, count)
+        edges = np.empty((2, self.n_edges), np.int32)
+        edges[:, first[destination] + source * step[destination]] = source, destination
+        source_of, destination_of = freeze(edges)
+        return source_of, destination_of
 
     @property
     def edge_source(self) -> NDArray[np.int32]:

@@ -89,15 +89,6 @@ def check_folder(path: Path, overwrite: bool = False, own_files: str = "") -> No
     own_files  a regular expression of the paths that edgewise writes in such a folder. A folder with any other file is
                never replaced
     """
-    check_folder_path(path)
-    if path.exists() and any(path.iterdir()):
-        check_no_foreign_files(path, own_files)
-        if not overwrite:
-            raise InputError(f"{path} exists already; choose another folder, or write over it with overwrite=True")
-
-
-def check_folder_path(path: Path) -> None:
-    """Raise InputError if no folder can be written at a path, whatever is in it."""
     if path.is_symlink():
         raise InputError(f"{path} is a link; name the folder that it points to: {os.path.realpath(path)}")
     if path.exists() and not path.is_dir():
@@ -108,6 +99,10 @@ def check_folder_path(path: Path) -> None:
             f"{path / 'out'}"
         )
     _check_parent(path)
+    if path.exists() and any(path.iterdir()):
+        check_no_foreign_files(path, own_files)
+        if not overwrite:
+            raise InputError(f"{path} exists already; choose another folder, or write over it with overwrite=True")
 
 
 def _check_parent(path: Path) -> None:
@@ -183,7 +178,12 @@ def hold_lock(path: Path) -> Iterator[bool]:
 @contextmanager
 def open_draft(path: Path) -> Iterator[Path]:
     """Yield a new path on the disk of `path`, to fill and to rename. What is left there is removed at the end."""
-    _remove_drafts(path)
+    with suppress(OSError):  # remove the drafts that killed processes left beside their target
+        for left in list(path.parent.iterdir()):
+            match = DRAFT_NAME.fullmatch(left.name)
+            if match and match[1] == path.name:
+                with suppress(OSError, Timeout), FileLock(left / "lock", timeout=0):
+                    remove(left)
     for attempts_left in reversed(range(DRAFT_ATTEMPTS)):
         folder = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft")
         lock = FileLock(folder / "lock", timeout=0)
@@ -200,16 +200,6 @@ def open_draft(path: Path) -> Iterator[Path]:
     finally:
         lock.release()
         remove(folder)
-
-
-def _remove_drafts(path: Path) -> None:
-    """Remove the drafts that killed processes left beside their target."""
-    with suppress(OSError):
-        for draft in list(path.parent.iterdir()):
-            match = DRAFT_NAME.fullmatch(draft.name)
-            if match and match[1] == path.name:
-                with suppress(OSError, Timeout), FileLock(draft / "lock", timeout=0):
-                    remove(draft)
 
 
 def remove(path: Path) -> None:

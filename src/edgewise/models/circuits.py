@@ -4,9 +4,8 @@
 Only the nodes of the circuits run, on top of a reference that all circuits of a batch share:
 input of v = the reference's stream at v + sum over in-circuit u->v of (u's output - the reference's output of u).
 
-`plan_circuits` plans which nodes run, at which positions, and what each of them reads. The logits are read at one
-position. A node whose output reaches them through no key or value of another head matters only at that position, so it
-runs only there. The other nodes run at all positions.
+The logits are read at one position. A node whose output reaches them through no key or value of another head matters
+only at that position, so it runs only there. The other nodes run at all positions.
 
 Changes of node outputs from the reference are stored in two tables, one for all positions and one for the last. Nodes
 that run at all positions have a row in both. The first two rows of a table are the reference's stream and the change of
@@ -25,7 +24,7 @@ other, which fit into a processor's cache, and their time grows with the number 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,87 +41,26 @@ from .transformer import Layer, Norm, Transformer
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.intp]
-# Pairs of 0, 1 or 2 for q, k or v, and the nodes that read something there. Readers are in this order.
-Letters = tuple[tuple[int, Ints], ...]
 # The first rows of every table: the reference's stream at the current readers, and the change of `input`.
 STREAM, INPUT, FIRST_FREE = 0, 1, 2
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
-    """The rows of a table that each reader sums at positions of each span of tokens.
+class Nodes:
+    """The nodes of several circuits.
 
-    rows    [term]
-    starts  [span, reader] where the rows of a reader begin
+    inside      [circuit, span, source, destination] the edges of each circuit
+    first       [circuit, source] the first circuit in which the node has the same output. It runs there only
+    runs        [circuit, source] whether the node runs
+    everywhere  [circuit, source] whether its output matters at other positions than the last
+    outputs     per circuit, which dimensions [source, d_model] of node outputs it has; None for all
     """
 
-    rows: Ints
-    starts: Ints
-
-
-@dataclass(frozen=True, eq=False)
-class Reading:
-    """What readers sum: the reference's stream and changes of sources.
-
-    at_last        whether they read the table of the last position
-    through_norms  if a norm follows attention, heads are not part of `sums`; instead, per layer whose heads are read:
-                   the layer, the readers of its heads, and their sums
-    """
-
-    at_last: bool
-    sums: Sums
-    through_norms: tuple[tuple[int, Ints, Sums], ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class Group:
-    """Nodes of one layer, in all circuits, that run at the same positions.
-
-    at_last    whether they run only at the last position
-    rows       the rows of their changes in the table of the positions at which they run
-    last_rows  their rows in the table of the last position; the same if they run only there
-    masks      [node, d_model] which dimensions of their outputs change; None for all
-    """
-
-    at_last: bool
-    rows: slice
-    last_rows: slice
-    masks: Bools | None
-
-
-@dataclass(frozen=True, eq=False)
-class Heads(Group):
-    """A group of heads. Those that run only at the last position read queries there, keys and values at all positions.
-
-    heads   [node] the head of each node, in ascending order
-    inputs  per table that is read, the nodes that read it and their reading
-    """
-
-    heads: Ints
-    inputs: tuple[tuple[Letters, Reading], ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Mlps(Group):
-    """A group of MLPs."""
-
-    reading: Reading
-
-
-@dataclass(frozen=True, eq=False)
-class CircuitsPlan:
-    """The steps of a run of circuits.
-
-    ends         after each layer, how many rows are filled in the two tables: (all positions, last position)
-    layers       per layer, groups of heads and groups of MLPs
-    logits       what the logits of every circuit read
-    input_masks  [row, d_model] which dimensions of `input` change in the rows from FIRST_FREE on
-    """
-
-    ends: tuple[tuple[int, int], ...]
-    layers: tuple[tuple[tuple[Heads, ...], tuple[Mlps, ...]], ...]
-    logits: Reading
-    input_masks: Bools
+    inside: Bools
+    first: Ints
+    runs: Bools
+    everywhere: Bools
+    outputs: tuple[Bools | None, ...]
 
 
 def number_nodes(circuits: Sequence[Circuit]) -> Ints:
@@ -156,43 +94,20 @@ def _mask_in_spans(circuit: Circuit) -> Bools:
     return plain.mask.reshape(circuit.graph.plain.n_edges, -1)
 
 
-def plan_circuits(
-    circuits: Sequence[Circuit],
-    through_norms: bool = False,
-    at_once: int | None = None,
-    numbers: Ints | None = None,
-) -> CircuitsPlan:
-    """Return which nodes must run for circuits of one graph, and at which positions.
-
-    through_norms  whether a norm follows attention
-    at_once        how many MLPs run together, and heads of as many layers; None for all
-    numbers        what `number_nodes` returns for the circuits
-    """
+def _find_nodes(circuits: Sequence[Circuit], numbers: Ints) -> Nodes:
+    """Return the nodes of circuits of one graph; `numbers` are those of `number_nodes`."""
     graph = circuits[0].graph.plain
-    numbers = number_nodes(circuits) if numbers is None else numbers
     masks = np.stack([_mask_in_spans(circuit) for circuit in circuits])
     inside = np.zeros((len(circuits), masks.shape[2], graph.n_sources, graph.n_destinations), bool)
     inside[:, :, graph.edge_source, graph.edge_destination] = masks.transpose(0, 2, 1)
     everywhere = _runs_everywhere(graph, np.logical_or.reduce(inside, 1))
-    first = np.empty_like(numbers)  # the first circuit with the same output
+    first = np.empty_like(numbers)
     for source, column in enumerate(numbers.T):
         _, where, group = np.unique(column, return_index=True, return_inverse=True)
         first[:, source] = where[group]
         everywhere[:, source] = (np.bincount(group, everywhere[:, source]) > 0)[group]
     runs = (numbers >= 0) & (first == np.arange(len(circuits))[:, None])
-    outputs = [circuit.graph.output_mask(circuit.mask) for circuit in circuits]
-    planner = _Planner(graph, inside, first, through_norms, outputs, at_once or len(circuits))
-    layers, ends = [], []
-    for layer in range(graph.n_layers):
-        heads = slice(graph.attention_sources(layer), graph.attention_sources(layer) + graph.n_heads)
-        mlp = graph.mlp_source(layer)
-        chosen = ((runs & everywhere, False), (runs & ~everywhere, True))
-        head_groups = [group for nodes, last in chosen for group in planner.plan_heads(layer, nodes[:, heads], last)]
-        mlp_groups = [group for nodes, last in chosen for group in planner.plan_mlps(layer, nodes[:, mlp], last)]
-        layers.append((tuple(head_groups), tuple(mlp_groups)))
-        ends.append((planner.n_rows[0], planner.n_rows[1]))
-    logits = planner.plan_reading(True, np.arange(len(circuits)), inside[:, :, :, -1])
-    return CircuitsPlan(tuple(ends), tuple(layers), logits, planner.input_masks)
+    return Nodes(inside, first, runs, everywhere, tuple(c.graph.output_mask(c.mask) for c in circuits))
 
 
 def _runs_everywhere(graph: Graph, inside: Bools) -> Bools:
@@ -216,110 +131,11 @@ def _runs_everywhere(graph: Graph, inside: Bools) -> Bools:
     return everywhere
 
 
-class _Planner:
-    """Assign rows to nodes, in the order in which the nodes run.
-
-    The two tables have the indices False (all positions) and True (the last position).
-
-    inside       [circuit, span, source, destination]
-    first        [circuit, source] the circuit whose row of the node is used
-    outputs      per circuit, which dimensions [source, d_model] of node outputs it has; None for all
-    at_once      see `plan_circuits`
-    n_rows       [table] the number of rows assigned so far
-    row_of       [table, circuit, source] the row of each node
-    input_masks  see `CircuitsPlan`
-    """
-
-    def __init__(
-        self,
-        graph: Graph,
-        inside: Bools,
-        first: Ints,
-        through_norms: bool,
-        outputs: Sequence[Bools | None],
-        at_once: int,
-    ) -> None:
-        self.graph, self.inside, self.first, self.at_once = graph, inside, first, at_once
-        self.through_norms, self.outputs = through_norms, outputs
-        self.row_of = np.full((2, len(inside), graph.n_sources), INPUT, np.intp)
-        of_input = {index: mask[0] for index, mask in enumerate(outputs) if mask is not None and not mask[0].all()}
-        self.input_masks = np.array([*of_input.values()], bool).reshape(-1, graph.d_model)
-        self.row_of[:, list(of_input), 0] = FIRST_FREE + np.arange(len(of_input))
-        self.n_rows = [FIRST_FREE + len(of_input)] * 2
-
-    def plan_heads(self, layer: int, chosen: Bools, at_last: bool) -> Iterator[Heads]:
-        """Yield groups of the heads `chosen` [circuit, head]."""
-        all_heads, all_circuits = np.nonzero(chosen.T)
-        first = self.graph.attention_sources(layer)
-        queries = self.graph.attention_destinations(layer).start
-        size = self.at_once * self.graph.n_heads
-        for start in range(0, len(all_heads), size):
-            nodes = slice(start, start + size)
-            heads, circuits, inputs = all_heads[nodes], all_circuits[nodes], []
-            for table, letters in ((True, (0,)), (False, (1, 2))) if at_last else ((False, (0, 1, 2)),):
-                edges = {x: self.inside[circuits, :, :first, queries + x * self.graph.n_heads + heads] for x in letters}
-                readers = {letter: np.flatnonzero(mask.any((1, 2))) for letter, mask in edges.items() if mask.any()}
-                if readers:
-                    reader_circuits = np.concatenate([circuits[rows] for rows in readers.values()])
-                    reader_edges = np.concatenate([edges[letter][rows] for letter, rows in readers.items()])
-                    inputs.append((tuple(readers.items()), self.plan_reading(table, reader_circuits, reader_edges)))
-            yield Heads(*self._assign_rows(circuits, first + heads, at_last), heads, tuple(inputs))
-
-    def plan_mlps(self, layer: int, chosen: Bools, at_last: bool) -> Iterator[Mlps]:
-        """Yield groups of the MLPs `chosen` [circuit]."""
-        all_circuits, mlp = np.flatnonzero(chosen), self.graph.mlp_source(layer)
-        for start in range(0, len(all_circuits), self.at_once):
-            circuits = all_circuits[start : start + self.at_once]
-            edges = self.inside[circuits, :, : self.graph.mlp_sources(layer), self.graph.mlp_destination(layer)]
-            reading = self.plan_reading(at_last, circuits, edges)
-            yield Mlps(*self._assign_rows(circuits, np.full(len(circuits), mlp), at_last), reading)
-
-    def plan_reading(self, at_last: bool, circuits: Ints, edges: Bools) -> Reading:
-        """Return what readers, each of one of `circuits` [reader], sum for their edges [reader, span, source]."""
-        row_of, joined = self.row_of[int(at_last)], []
-        if self.through_norms:
-            edges = edges.copy()
-            for layer in range(self.graph.n_layers):
-                first = self.graph.attention_sources(layer)
-                heads = slice(first, first + self.graph.n_heads)
-                readers = np.flatnonzero(edges[..., heads].any((1, 2)))
-                if len(readers):
-                    sums = _sum_edges(row_of[circuits[readers], heads], edges[readers, :, heads])
-                    joined.append((layer, readers, sums))
-                edges[..., heads] = False
-        rows = np.concatenate([np.full((len(edges), 1), STREAM), row_of[circuits, : edges.shape[2]]], 1)
-        reads_stream = np.ones((*edges.shape[:2], 1), bool)
-        return Reading(at_last, _sum_edges(rows, np.concatenate([reads_stream, edges], 2)), tuple(joined))
-
-    def _assign_rows(self, circuits: Ints, sources: Ints, at_last: bool) -> tuple[bool, slice, slice, Bools | None]:
-        """Assign the next rows to nodes, in the table of the last position or in both. Return the fields of a group."""
-        rows, columns = [], np.unique(sources)
-        for table in (1,) if at_last else (0, 1):
-            start = self.n_rows[table]
-            self.n_rows[table] += len(circuits)
-            self.row_of[table, circuits, sources] = np.arange(start, self.n_rows[table])
-            self.row_of[table][:, columns] = self.row_of[table][self.first[:, columns], columns]
-            rows.append(slice(start, self.n_rows[table]))
-        if all(mask is None for mask in self.outputs):
-            return at_last, rows[0], rows[-1], None
-        masks = np.ones((len(circuits), self.graph.d_model), bool)
-        for row, (circuit, source) in enumerate(zip(circuits.tolist(), sources.tolist(), strict=True)):
-            if (mask := self.outputs[circuit]) is not None:
-                masks[row] = mask[source]
-        return at_last, rows[0], rows[-1], None if masks.all() else masks
-
-
-def _sum_edges(rows: Ints, edges: Bools) -> Sums:
-    """Return the sums over the rows [reader, source] that have an edge [reader, span, source]."""
-    by_span = edges.swapaxes(0, 1)
-    counts = by_span.sum(2)
-    starts = np.cumsum(counts).reshape(counts.shape) - counts
-    return Sums(np.broadcast_to(rows, by_span.shape)[by_span], starts)
-
-
 def run_circuits(
     model: Transformer,
-    plan: CircuitsPlan,
+    circuits: Sequence[Circuit],
+    numbers: Ints,
+    at_once: int,
     clean: Tensor,
     reference: Trace,
     frame: Frame,
@@ -328,89 +144,143 @@ def run_circuits(
 ) -> Tensor:
     """Return the streams [circuit, example * read, d_model] of the logits at the positions that the metric reads.
 
-    clean  [batch, position, d_model] the output of the node `input` on the clean prompt
-    last   [batch, read] these positions
-    spans  [batch, position] for circuits of (edge, span) pairs, the span of each position; padding may have any
+    circuits  of one graph
+    numbers   what `number_nodes` returns for the circuits
+    at_once   how many MLPs run together, and heads of as many layers
+    clean     [batch, position, d_model] the output of the node `input` on the clean prompt
+    last      [batch, read] the positions that the metric reads
+    spans     [batch, position] for circuits of (edge, span) pairs, the span of each position; padding may have any
     """
-    batch, length, _ = clean.shape
-    examples = torch.arange(batch, device=last.device)[:, None]
-    last_frame = frame_at(frame, (examples, last))
-    ends, last_ends = zip(*(plan.ends[span[-1]] for span in model.spans), strict=True)
-    change = clean - reference.embedding
-    last_places = (examples * length + last).flatten()
-    full = Table(model, reference, ends, change, plan.input_masks, spans=spans)
-    at_last = Table(model, reference, last_ends, change, plan.input_masks, last_places, spans)
-    tables = (full, at_last)
-    for index, layer in enumerate(model.layers):
-        head_groups, mlp_groups = plan.layers[index]
-        for group in head_groups:
-            table, attention_in = tables[group.at_last], reference.attention_in[index]
-            where = ((table, reference.q), (full, reference.k), (full, reference.v))
-            reference_qkv = [places.select(values[index]) for places, values in where]
-            projected: dict[int, Tensor] = {}
-            for letters, reading in group.inputs:
+    nodes, examples = _find_nodes(circuits, numbers), torch.arange(len(clean), device=last.device)[:, None]
+    places, change = (examples * clean.shape[1] + last).flatten(), clean - reference.embedding
+    full = Table(model, reference, nodes, nodes.runs & nodes.everywhere, change, spans=spans)
+    at_last = Table(model, reference, nodes, nodes.runs, change, places, spans)
+    run = _Run(model, nodes, reference, full, at_last, frame, frame_at(frame, (examples, last)))
+    chosen = ((full, nodes.runs & nodes.everywhere), (at_last, nodes.runs & ~nodes.everywhere))
+    for index in range(model.graph.n_layers):
+        first_head, mlp = model.graph.attention_sources(index), model.graph.mlp_source(index)
+        for table, runs in chosen:
+            heads, owners = np.nonzero(runs[:, first_head:mlp].T)  # [node] the head and the circuit
+            size = at_once * model.graph.n_heads
+            for start in range(0, len(heads), size):
+                run.run_heads(index, table, heads[start : start + size], owners[start : start + size])
+        for table, runs in chosen:
+            owners = np.flatnonzero(runs[:, mlp])
+            for start in range(0, len(owners), at_once):
+                run.run_mlps(index, table, owners[start : start + at_once])
+    return at_last.read(np.arange(len(circuits)), nodes.inside[:, :, :, -1], reference.final).transpose(0, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """A run of circuits: groups of nodes of a layer read from the tables, and get rows in them.
+
+    A group has the table of the positions at which it runs, and `circuits` [node], the circuit of each node.
+    """
+
+    model: Transformer
+    nodes: Nodes
+    reference: Trace
+    full: Table
+    at_last: Table
+    frame: Frame
+    last_frame: Frame
+
+    def run_heads(self, index: int, table: Table, heads: Ints, circuits: Ints) -> None:
+        """Run the heads [node], in ascending order. At the last position, only queries are read there."""
+        layer, graph, is_last = self.model.layers[index], self.model.graph, table is self.at_last
+        first, queries = graph.attention_sources(index), graph.attention_destinations(index).start
+        where = ((table, self.reference.q), (self.full, self.reference.k), (self.full, self.reference.v))
+        reference_qkv = [places.select(values[index]) for places, values in where]
+        projected: dict[int, Tensor] = {}
+        for places, letters in ((table, (0,)), (self.full, (1, 2))) if is_last else ((table, (0, 1, 2)),):
+            edges = {x: self.nodes.inside[circuits, :, :first, queries + x * graph.n_heads + heads] for x in letters}
+            readers = {letter: np.flatnonzero(mask.any((1, 2))) for letter, mask in edges.items() if mask.any()}
+            if readers:
+                of_circuits = np.concatenate([circuits[rows] for rows in readers.values()])
+                reader_edges = np.concatenate([edges[letter][rows] for letter, rows in readers.items()])
+                stream = self.reference.attention_in[index]
                 # No name for the streams, so that they are freed before the next are read.
                 projected |= _project(
-                    layer, letters, group.heads, tables[reading.at_last].read(reading, attention_in), reference_qkv
+                    layer, readers, heads, places.read(of_circuits, reader_edges, stream), reference_qkv
                 )
-            parts = (projected[i] if i in projected else x[:, group.heads] for i, x in enumerate(reference_qkv))
-            q, k, v = (x.unflatten(0, (batch, -1)) for x in parts)
-            heads = torch.as_tensor(group.heads, device=layer.device)
-            mix = attend(model, index, q, k, v, frame, heads, last_frame if group.at_last else None).flatten(0, 1)
-            mix = mix - table.select(reference.mix[index])[:, group.heads]
-            out = table.view(group.rows)
-            # Head by head: gathering the weights of several heads would copy them, which is slower than the products.
-            for head, nodes in _equal_ranges(group.heads):
-                _multiply(mix[:, nodes], layer.out[:, head], out[:, nodes])
-            _apply_masks(out, group.masks)
-            if not group.at_last:
-                at_last.view(group.last_rows).copy_(at_last.select_places(out))
-        for mlps in mlp_groups:
-            table = tables[mlps.at_last]
-            streams, out = table.read(mlps.reading, reference.mlp_in[index]), table.view(mlps.rows)
-            torch.sub(layer.run_mlp(streams), table.select(reference.mlp_out[index])[:, None], out=out)
-            _apply_masks(out, mlps.masks)
-            if not mlps.at_last:
-                at_last.view(mlps.last_rows).copy_(at_last.select_places(out))
-    return at_last.read(plan.logits, reference.final).transpose(0, 1)
+        parts = (projected[i] if i in projected else x[:, heads] for i, x in enumerate(reference_qkv))
+        q, k, v = (x.unflatten(0, (len(self.frame.positions), -1)) for x in parts)
+        query_frame = self.last_frame if is_last else None
+        head_index = torch.as_tensor(heads, device=layer.device)
+        mix = attend(self.model, index, q, k, v, self.frame, head_index, query_frame).flatten(0, 1)
+        mix = mix - table.select(self.reference.mix[index])[:, heads]
+        out = table.add_rows(circuits, first + heads)
+        # Head by head: gathering the weights of several heads would copy them, which is slower than the products.
+        for head, equal in _equal_ranges(heads):
+            _multiply(mix[:, equal], layer.out[:, head], out[:, equal])
+        self._finish(table, circuits, first + heads, out)
+
+    def run_mlps(self, index: int, table: Table, circuits: Ints) -> None:
+        """Run a layer's MLP of several circuits."""
+        layer, graph, reference = self.model.layers[index], self.model.graph, self.reference
+        edges = self.nodes.inside[circuits, :, : graph.mlp_sources(index), graph.mlp_destination(index)]
+        sources = np.full(len(circuits), graph.mlp_source(index))
+        streams = table.read(circuits, edges, reference.mlp_in[index])
+        out = table.add_rows(circuits, sources)
+        torch.sub(layer.run_mlp(streams), table.select(reference.mlp_out[index])[:, None], out=out)
+        self._finish(table, circuits, sources, out)
+
+    def _finish(self, table: Table, circuits: Ints, sources: Ints, out: Tensor) -> None:
+        """Set changes [place, node, d_model] to 0 in dimensions that circuits lack; copy them to the last position."""
+        if any(mask is not None for mask in self.nodes.outputs):
+            masks = np.ones((len(circuits), out.shape[-1]), bool)
+            for row, (circuit, source) in enumerate(zip(circuits.tolist(), sources.tolist(), strict=True)):
+                if (mask := self.nodes.outputs[circuit]) is not None:
+                    masks[row] = mask[source]
+            out *= torch.as_tensor(masks, device=out.device)
+        if table is self.full:
+            self.at_last.add_rows(circuits, sources).copy_(self.at_last.select_places(out))
 
 
 class Table:
     """The changes of node outputs from the reference: rows [place, row, d_model].
 
-    Only the nodes of the circuits have rows. `rows.Rows` is the table of weighted circuits: differentiable, with a
-    fixed row for every node.
+    Only the nodes of the circuits have rows, in the order in which they run. `weighted.Rows` is the table of weighted
+    circuits: differentiable, with a fixed row for every node.
 
     A place is one position of one example. Rows are on the device of their node's layer, `input` on that of the first.
 
-    ends         for every span of layers on one device, the number of rows up to its end
-    change       [example, position, d_model] the change of `input`
-    input_masks  [row, d_model] which dimensions of it are in the rows after its own
-    places       [place] which positions of all examples, counted together, the table is for; None for all
-    spans        [example, position] the span of tokens of each position; None if there is only one
+    in_table  [circuit, source] which nodes get a row
+    change    [example, position, d_model] the change of `input`
+    places    [place] which positions of all examples, counted together, the table is for; None for all
+    spans     [example, position] the span of tokens of each position; None if there is only one
     """
 
     def __init__(
         self,
         model: Transformer,
         reference: Trace,
-        ends: Sequence[int],
+        nodes: Nodes,
+        in_table: Bools,
         change: Tensor,
-        input_masks: Bools,
         places: Tensor | None = None,
         spans: Tensor | None = None,
     ) -> None:
-        self._model, self._reference, self._places = model, reference, places
-        self._parts: list[tuple[int, Tensor]] = []  # (first row, rows)
+        self._model, self._reference, self._first, self._places = model, reference, nodes.first, places
         self._spans = None if spans is None else self.select(spans)
+        self._row_of = np.full(in_table.shape, INPUT, np.intp)  # [circuit, source]
+        of_input = {i: mask[0] for i, mask in enumerate(nodes.outputs) if mask is not None and not mask[0].all()}
+        self._row_of[list(of_input), 0] = FIRST_FREE + np.arange(len(of_input))
+        self._n_rows = FIRST_FREE + len(of_input)
         change = self.select(change)
-        for span, first, end in zip(model.spans, (0, *ends), ends, strict=False):
-            shape, device = (len(change), end - first, change.shape[-1]), model.layers[span[0]].device
-            self._parts.append((first, change.new_empty(shape, device=device)))
-        self._parts[0][1][:, INPUT] = change
-        parts_of_input = self.view(slice(FIRST_FREE, FIRST_FREE + len(input_masks)))
-        parts_of_input.copy_(change[:, None])
-        _apply_masks(parts_of_input, input_masks)
+        self._parts: list[tuple[int, Tensor]] = []  # (first row, rows), per range of layers on one device
+        start = 0
+        for span in model.spans:
+            end = self._n_rows + np.count_nonzero(in_table[:, 1 : model.graph.mlp_source(span[-1]) + 1])
+            rows = change.new_empty((len(change), end - start, change.shape[-1]), device=model.layers[span[0]].device)
+            self._parts.append((start, rows))
+            start = end
+        first_part = self._parts[0][1]
+        first_part[:, INPUT] = change
+        if of_input:
+            masks = torch.as_tensor(np.array([*of_input.values()]), device=change.device)
+            first_part[:, FIRST_FREE : self._n_rows] = change[:, None] * masks
 
     def select(self, x: Tensor) -> Tensor:
         """Return the table's places of x [example, position, ...] as [place, ...]."""
@@ -420,50 +290,82 @@ class Table:
         """Return the table's places of x [position of all examples, ...]."""
         return x if self._places is None else x[self._places.to(x.device)]
 
-    def view(self, rows: slice) -> Tensor:
-        """Return a view [place, row, d_model] of rows of one layer, to write to."""
-        first, part = next(part for part in reversed(self._parts) if part[0] <= rows.start)
-        return part[:, rows.start - first : rows.stop - first]
+    def add_rows(self, circuits: Ints, sources: Ints) -> Tensor:
+        """Give nodes of one layer [node] the next rows. Return a view [place, node, d_model] of these, to write to."""
+        start, columns = self._n_rows, np.unique(sources)
+        self._n_rows += len(circuits)
+        self._row_of[circuits, sources] = np.arange(start, self._n_rows)
+        self._row_of[:, columns] = self._row_of[self._first[:, columns], columns]
+        first, part = next(part for part in reversed(self._parts) if part[0] <= start)
+        return part[:, start - first : self._n_rows - first]
 
-    def read(self, reading: Reading, stream: Tensor) -> Tensor:
+    def read(self, circuits: Ints, edges: Bools, stream: Tensor) -> Tensor:
         """Return what readers read [place, reader, d_model]: the reference's stream plus changes.
 
-        stream  [example, position, d_model]
+        circuits  [reader] the circuit of each reader
+        edges     [reader, span, source] its edges
+        stream    [example, position, d_model]
         """
         self._parts[0][1][:, STREAM] = self.select(stream)
-        total = self._sum(reading.sums, stream.device)
-        for index, readers, sums in reading.through_norms:
+        graph, rows = self._model.graph, self._row_of[circuits, : edges.shape[2]]
+        # If a norm follows attention, the heads of a layer are summed apart, and normed together.
+        through_norms = []
+        if self._model.has_post_norm:
+            edges = edges.copy()
+            for index in range(graph.n_layers):
+                heads = slice(graph.attention_sources(index), graph.mlp_source(index))
+                readers = np.flatnonzero(edges[..., heads].any((1, 2)))
+                if len(readers):
+                    through_norms.append((index, readers, rows[readers, heads], edges[readers, :, heads]))
+                edges[..., heads] = False
+        rows = np.concatenate([np.full((len(edges), 1), STREAM), rows], 1)
+        reads_stream = np.ones((*edges.shape[:2], 1), bool)
+        total = self._sum(rows, np.concatenate([reads_stream, edges], 2), stream.device)
+        for index, readers, head_rows, head_edges in through_norms:
             layer = self._model.layers[index]
             assert layer.post_norm is not None
             before = sum_heads(layer, self.select(self._reference.mix[index]))[:, None]
-            change = self._sum(sums, layer.device).add_(before)
+            change = self._sum(head_rows, head_edges, layer.device).add_(before)
             _norm_in_place(layer.post_norm, change)
             total[:, readers] += change.sub_(layer.post_norm(before)).to(total.device)
         return total
 
-    def _sum(self, sums: Sums, device: torch.device) -> Tensor:
-        """Return sums [place, reader, d_model] on a device; rows are summed on their own device."""
+    def _sum(self, rows: Ints, edges: Bools, device: torch.device) -> Tensor:
+        """Return the sums [place, reader, d_model] of the rows [reader, source] that have an edge, on a device.
+
+        edges  [reader, span, source]
+
+        Rows are summed on their own device.
+        """
+        by_span = edges.swapaxes(0, 1)
+        counts = by_span.sum(2)
+        starts = np.cumsum(counts).reshape(counts.shape) - counts  # [span, reader] where the rows of a reader begin
+        terms = np.broadcast_to(rows, by_span.shape)[by_span]
         if len(self._parts) == 1:
-            return _sum_rows(self._parts[0][1], sums, self._spans)
+            return _sum_rows(self._parts[0][1], terms, starts, self._spans)
         total: Tensor | None = None
         for first, part in self._parts:
-            in_part = (sums.rows >= first) & (sums.rows < first + part.shape[1])
+            in_part = (terms >= first) & (terms < first + part.shape[1])
             if in_part.any():
-                starts = np.searchsorted(np.flatnonzero(in_part), sums.starts)
-                part_sum = _sum_rows(part, Sums(sums.rows[in_part] - first, starts), self._spans).to(device)
+                part_starts = np.searchsorted(np.flatnonzero(in_part), starts)
+                part_sum = _sum_rows(part, terms[in_part] - first, part_starts, self._spans).to(device)
                 total = part_sum if total is None else total.add_(part_sum)
         assert total is not None
         return total
 
 
-def _sum_rows(rows: Tensor, sums: Sums, spans: Tensor | None) -> Tensor:
+def _sum_rows(rows: Tensor, terms: Ints, starts: Ints, spans: Tensor | None) -> Tensor:
     """Return sums [place, reader, d_model] of rows [place, row, d_model], place by place.
 
-    Sums of half-precision numbers are computed in float32. `spans` [place] says which of the sums a place has.
+    terms   [term] the rows to sum, reader by reader
+    starts  [span, reader] where the terms of a reader begin
+    spans   [place] which of the sums a place has; None if there is one span
+
+    Sums of half-precision numbers are computed in float32.
     """
     n_places, n_rows, width = rows.shape
     places = torch.arange(n_places, device=rows.device)
-    terms, starts = (torch.as_tensor(x, device=rows.device) for x in (sums.rows, sums.starts))
+    terms, starts = (torch.as_tensor(x, device=rows.device) for x in (terms, starts))
     if spans is None:
         index, offsets = places[:, None] * n_rows + terms, places[:, None] * len(terms) + starts
     else:
@@ -480,12 +382,6 @@ def _sum_rows(rows: Tensor, sums: Sums, spans: Tensor | None) -> Tensor:
     return sums_by_place.view(n_places, -1, width)
 
 
-def _apply_masks(changes: Tensor, masks: Bools | None) -> None:
-    """Set changes [place, node, d_model] to 0 in the dimensions that masks [node, d_model] do not have."""
-    if masks is not None:
-        changes *= torch.as_tensor(masks, device=changes.device)
-
-
 def _norm_in_place(norm: Norm, streams: Tensor) -> None:
     """Replace streams [place, reader, d_model] by their norm."""
     for block in streams.flatten(0, 1).split(max(1, NORMED_AT_ONCE // streams.shape[-1])):
@@ -493,10 +389,12 @@ def _norm_in_place(norm: Norm, streams: Tensor) -> None:
 
 
 def _project(
-    layer: Layer, letters: Letters, heads: Ints, streams: Tensor, reference_qkv: Sequence[Tensor]
+    layer: Layer, readers_of: Mapping[int, Ints], heads: Ints, streams: Tensor, reference_qkv: Sequence[Tensor]
 ) -> dict[int, Tensor]:
     """Return, by letter, q, k or v [place, node, d_head] of all nodes from streams [place, reader, d_model].
 
+    readers_of     0, 1 or 2 for q, k or v -> the nodes that read something there, in the order of the streams
+    heads          [node] the head of each node, ascending
     reference_qkv  the reference's q, k and v [place, head, d_head], for nodes that read nothing there
 
     `streams` may be normalised in place.
@@ -511,7 +409,7 @@ def _project(
         inverse_scale = torch.rsqrt(squares / streams.shape[-1] + norm.eps)  # [place, reader, 1]
     elif norm is not None:
         _norm_in_place(norm, streams)
-    for letter, nodes in letters:
+    for letter, nodes in readers_of.items():
         projection = layer.qkv[letter]
         readers, stored = slice(first, first + len(nodes)), heads[nodes] // projection.group
         values = streams.new_empty((len(streams), len(nodes), projection.weight.shape[1]))

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partialmethod
 from logging import ERROR, getLogger
 from pathlib import Path
 from reprlib import repr as short
@@ -21,10 +20,17 @@ from ..graph import Graph
 from ..io.reading import wrap_read_errors
 from ..io.records import read_json
 from .families import FAMILIES, check_config
-from .gguf import check_header, parse_header_once
 from .memory import Need, Shape, can_keep_streams, circuit_need, scoring_need, weighted_need
 from .model import ModelSource, bos_name, choose_devices, choose_dtype, dtype_name
-from .model_files import CONFIG_FILE, MODEL_CHOICES, ModelFiles, find_model_files
+from .model_files import (
+    CONFIG_FILE,
+    MODEL_CHOICES,
+    NUMBERS_PER_BYTE,
+    ModelFiles,
+    check_gguf_header,
+    find_model_files,
+    parse_header_once,
+)
 
 LAYERS = ("n_layer", "num_hidden_layers")
 HEADS = ("n_head", "num_attention_heads")
@@ -140,7 +146,7 @@ def read_config(source: ModelSource, files: ModelFiles) -> Any:
 
     what, folder = f"model {source.name!r}", Path(files.location)
     if files.gguf is not None:
-        check_header(folder / files.gguf)
+        check_gguf_header(folder / files.gguf)
     elif files.is_local:
         if not (folder / CONFIG_FILE).is_file():
             raise InputError(f"{what} can't be read: the folder has no file {CONFIG_FILE}; {MODEL_CHOICES}")
@@ -211,31 +217,45 @@ def _check_count(value: Any, name: str, where: str) -> None:
         raise InputError(f"{where}: {name} must be a whole number from 1 to {MOST[name]:,}, not {short(value)}")
 
 
-def least_parameters(config: Any) -> int:
-    """Return the least number of parameters of a model: its embedding and the large matrices of its layers."""
+def check_weight_files(files: ModelFiles, config: Any) -> int:
+    """Return the least number of parameters of a model: its embedding and the large matrices of its layers.
+
+    Raise InputError if they don't fit into its weight files: transformers would fill the missing ones with random
+    numbers, however many.
+    """
     heads, width = config.num_attention_heads, config.hidden_size
     sizes = (getattr(config, name, None) for name in ("intermediate_size", "n_inner", "ffn_dim"))
     inner = next(filter(None, sizes), 4 * width)
     d_head = getattr(config, "head_dim", None) or width // heads
     positions = getattr(config, "n_positions", 0)
-    return width * (config.vocab_size + positions + config.num_hidden_layers * 2 * (heads * d_head + inner))
+    least = width * (config.vocab_size + positions + config.num_hidden_layers * 2 * (heads * d_head + inner))
+    if files.gguf is None:  # a number has at least a byte
+        limit = sum(file.stat().st_size for file in files.list_weight_files())
+    else:
+        limit = NUMBERS_PER_BYTE * (Path(files.location) / files.gguf).stat().st_size
+    if 0 < limit < least:  # 0: the files are not known
+        raise InputError(
+            f"{files.config_name} describes a model of at least {least:,} parameters, but its weight files have no "
+            f"room for more than {limit:,}; check that they were downloaded completely"
+        )
+    return int(least)
 
 
 @contextmanager
 def silence_transformers() -> Iterator[None]:
     """Hide the progress bars and hints of transformers and the hub, and restore their settings afterwards."""
-    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
     from tqdm import tqdm
     from transformers.utils import logging
 
     tqdm_init = tqdm.__init__
-    tqdm.__init__ = partialmethod(tqdm_init, disable=True)  # some readers show a bar whatever the settings say
-    verbosity, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    restore_hub_bars = disable_progress_bars if are_progress_bars_disabled() else enable_progress_bars
-    hub_logger = getLogger("huggingface_hub")
+
+    def hide_bar(bar: Any, *arguments: Any, **options: Any) -> None:
+        tqdm_init(bar, *arguments, **{**options, "disable": True})
+
+    verbosity, hub_logger = logging.get_verbosity(), getLogger("huggingface_hub")
     hub_level = hub_logger.level
+    tqdm.__init__ = hide_bar  # of all libraries, whatever their settings say
     logging.set_verbosity_error()
-    logging.disable_progress_bar()
     hub_logger.setLevel(ERROR)
     try:
         yield
@@ -243,6 +263,3 @@ def silence_transformers() -> Iterator[None]:
         tqdm.__init__ = tqdm_init
         logging.set_verbosity(verbosity)
         hub_logger.setLevel(hub_level)
-        if has_bars:
-            logging.enable_progress_bar()
-        restore_hub_bars()  # transformers switches the hub's bars together with its own

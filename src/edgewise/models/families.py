@@ -81,12 +81,7 @@ def check_config(config: Any) -> Family:
 def build_transformer(model: Any) -> Transformer:
     """Return the Transformer of a loaded HuggingFace causal language model, which shares its weights."""
     transformer = check_config(model.config).build(model)
-    _check_attributes(model, transformer)
-    return transformer
-
-
-def _check_attributes(model: Any, transformer: Transformer) -> None:
-    """Raise InputError if attributes of attention modules were edited: the Transformer is built from the config."""
+    # The Transformer is built from the config, so attributes of attention modules must not have been edited.
     expected = {
         "scaling": transformer.attention_scale,
         "attn_logit_softcapping": transformer.attention_cap,
@@ -104,18 +99,15 @@ def _check_attributes(model: Any, transformer: Transformer) -> None:
                     f"{part_name}.{name} is {value:g}, but {expected[name]} follows from the model's config, which "
                     "edgewise follows; make the model from a config that says so, or undo the edit"
                 )
+    return transformer
 
 
-def _layer_norm(module: nn.LayerNorm) -> Norm:
-    return Norm(module.weight, module.bias, module.eps, centred=True)
-
-
-def _rms_norm(module: Any) -> Norm:
-    return Norm(module.weight, None, module.variance_epsilon, centred=False)
-
-
-def _gemma_norm(module: Any) -> Norm:
-    return Norm(module.weight, None, module.eps, centred=False, is_minus_one=True)
+def _norm(module: Any, is_minus_one: bool = False) -> Norm:
+    """Return the Norm of a layer norm or an RMS norm."""
+    if isinstance(module, nn.LayerNorm):
+        return Norm(module.weight, module.bias, module.eps, centred=True)
+    eps = module.eps if is_minus_one else module.variance_epsilon
+    return Norm(module.weight, None, eps, centred=False, is_minus_one=is_minus_one)
 
 
 def _transformer(
@@ -162,17 +154,17 @@ def _gpt2(model: Any) -> Transformer:
         activation = gelu if isinstance(block.mlp.act, NewGELUActivation) else block.mlp.act
         q, k, v = (Projection(*part) for part in zip(weight.unflatten(0, size), bias.unflatten(0, size), strict=True))
         return Layer(
-            attention_norm=_layer_norm(block.ln_1),
+            attention_norm=_norm(block.ln_1),
             qkv=(q, k, v),
             project_all=lambda y: F.linear(y, weight, bias).unflatten(-1, size).unbind(-3),
             out=block.attn.c_proj.weight.T.unflatten(1, size[1:]),
             out_bias=block.attn.c_proj.bias,
-            mlp_norm=_layer_norm(block.ln_2),
+            mlp_norm=_norm(block.ln_2),
             mlp=Mlp(lambda x: down(activation(up(x))), up, activation, down),
         )
 
     layers, inner = tuple(layer(block) for block in body.h), config.n_inner or 4 * config.n_embd
-    return _transformer(model, layers, _layer_norm(body.ln_f), inner, positions=body.wpe.weight)
+    return _transformer(model, layers, _norm(body.ln_f), inner, positions=body.wpe.weight)
 
 
 def _gpt_neox(model: Any) -> Transformer:
@@ -185,19 +177,19 @@ def _gpt_neox(model: Any) -> Transformer:
         bias = None if fused.bias is None else fused.bias.unflatten(0, size)
         q, k, v = (Projection(weight[:, i], None if bias is None else bias[:, i]) for i in range(3))
         return Layer(
-            attention_norm=_layer_norm(block.input_layernorm),
+            attention_norm=_norm(block.input_layernorm),
             qkv=(q, k, v),
             project_all=lambda y: fused(y).unflatten(-1, size).unbind(-2),
             out=dense.weight.unflatten(1, (size[0], size[2])),
             out_bias=dense.bias,
-            mlp_norm=_layer_norm(block.post_attention_layernorm),
+            mlp_norm=_norm(block.post_attention_layernorm),
             mlp=Mlp(block.mlp, block.mlp.dense_h_to_4h, block.mlp.act, block.mlp.dense_4h_to_h),
         )
 
     return _transformer(
         model,
         tuple(layer(block) for block in body.layers),
-        _layer_norm(body.final_layer_norm),
+        _norm(body.final_layer_norm),
         config.intermediate_size,
         config.use_parallel_residual,
         rotary=lambda like, positions, kind: body.rotary_emb(like, positions),
@@ -210,20 +202,20 @@ def _opt(model: Any) -> Transformer:
 
     def layer(block: Any) -> Layer:
         return Layer(
-            attention_norm=_layer_norm(block.self_attn_layer_norm),
+            attention_norm=_norm(block.self_attn_layer_norm),
             qkv=_projections(block.self_attn, heads, d_head),
             out=block.self_attn.out_proj.weight.unflatten(1, (heads, d_head)),
             out_bias=block.self_attn.out_proj.bias,
-            mlp_norm=_layer_norm(block.final_layer_norm),
+            mlp_norm=_norm(block.final_layer_norm),
             mlp=Mlp(lambda x: block.fc2(block.activation_fn(block.fc1(x))), block.fc1, block.activation_fn, block.fc2),
         )
 
     layers, inner = tuple(layer(block) for block in body.layers), 2 * config.ffn_dim  # before and after the activation
     positions = body.embed_positions.weight[body.embed_positions.offset :]
-    return _transformer(model, layers, _layer_norm(body.final_layer_norm), inner, positions=positions)
+    return _transformer(model, layers, _norm(body.final_layer_norm), inner, positions=positions)
 
 
-def _llama(model: Any, norm: Callable[[Any], Norm] = _rms_norm, **parts: Any) -> Transformer:
+def _llama(model: Any, norm: Callable[[Any], Norm] = _norm, **parts: Any) -> Transformer:
     """Build Llama and the families with its structure, which the names of their modules tell.
 
     Gemma and OLMo-2 have norms after attention and MLP; OLMo-2 has none before them. q and k may have norms, per head
@@ -246,13 +238,17 @@ def _llama(model: Any, norm: Callable[[Any], Norm] = _rms_norm, **parts: Any) ->
         attention, has_post_norms = block.self_attn, hasattr(block, "post_feedforward_layernorm")
         q_norm, k_norm = find_norm("q_norm", attention), find_norm("k_norm", attention)
         is_per_head = q_norm is not None and q_norm.stored_weight.shape[0] == d_head
+        mlp, up, gate = block.mlp, getattr(block.mlp, "up_proj", None), getattr(block.mlp, "gate_proj", None)
+        if up is None:
+            gate, up = (partial(F.linear, weight=weight) for weight in mlp.gate_up_proj.weight.chunk(2))
+        activation = mlp.act_fn if hasattr(mlp, "act_fn") else mlp.activation_fn
         return Layer(
             attention_norm=find_norm("input_layernorm"),
             qkv=_projections(attention, heads, d_head, (None, None) if is_per_head else (q_norm, k_norm)),
             out=attention.o_proj.weight.unflatten(1, (heads, d_head)),
             out_bias=attention.o_proj.bias,
             mlp_norm=find_norm("pre_feedforward_layernorm" if has_post_norms else "post_attention_layernorm"),
-            mlp=_gated_mlp(block.mlp, find_norm("post_feedforward_layernorm")),
+            mlp=Mlp(mlp, up, activation, mlp.down_proj, gate, find_norm("post_feedforward_layernorm")),
             window=window if kinds is None or kinds[index] == "sliding_attention" else None,
             rotary_kind=None if rotary_kinds is None else rotary_kinds[index],
             q_norm=q_norm if is_per_head else None,
@@ -276,11 +272,11 @@ def _llama(model: Any, norm: Callable[[Any], Norm] = _rms_norm, **parts: Any) ->
 
 def _gemma(model: Any) -> Transformer:
     """Build Gemma: norms whose stored weight is the weight minus 1, and embeddings scaled by the root of the width."""
-    embed = model.get_input_embeddings()
-    if not hasattr(embed, "embed_scale"):  # newer versions of transformers scale in the module
-        scale = embed.weight.new_tensor(model.config.hidden_size**0.5)
-        return _llama(model, _gemma_norm, embed=lambda tokens: embed(tokens) * scale)
-    return _llama(model, _gemma_norm)
+    embed, norm = model.get_input_embeddings(), partial(_norm, is_minus_one=True)
+    if hasattr(embed, "embed_scale"):  # newer versions of transformers scale in the module
+        return _llama(model, norm)
+    scale = embed.weight.new_tensor(model.config.hidden_size**0.5)
+    return _llama(model, norm, embed=lambda tokens: embed(tokens) * scale)
 
 
 def _projections(
@@ -304,14 +300,6 @@ def _projections(
 
     q, k, v = (split(*part, norm) for part, norm in zip(stored, (*norms, None), strict=True))
     return q, k, v
-
-
-def _gated_mlp(mlp: Any, post_norm: Norm | None) -> Mlp:
-    """Return an MLP of Llama's kind, whose gate and up projections may be stored in one matrix."""
-    if not hasattr(mlp, "gate_up_proj"):
-        return Mlp(mlp, mlp.up_proj, mlp.act_fn, mlp.down_proj, mlp.gate_proj, post_norm)
-    gate, up = (partial(F.linear, weight=weight) for weight in mlp.gate_up_proj.weight.chunk(2))
-    return Mlp(mlp, up, mlp.activation_fn, mlp.down_proj, gate, post_norm)
 
 
 _COMMON = frozenset(

@@ -21,8 +21,7 @@ stream is W^T (w g) / s - V^T (y / s) (g . q) / (s size of y).
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +35,8 @@ from .transformer import Layer, Norm, Projection, Transformer, at_least_float32
 
 # A range of positions, the span of tokens that they belong to, and the examples of which this is true; None for all.
 Segment = tuple[slice, int, Sequence[int] | None]
+# The number of spans, and the segments of a batch, in which padding is not.
+Segments = tuple[int, tuple[Segment, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,59 +111,14 @@ class Gradients:
         )
 
 
-def sum_gradients(runs: Iterable[Gradients]) -> tuple[Gradients, int]:
-    """Return the sum of the gradients of runs without norms after attention, and the number of runs."""
-    total: list[Any] = []
-    count = 0
-    for run in runs:
-        parts = [*run.attention, *run.mlp, run.logits]
-        if count == 0:
-            total = parts
-        else:
-            for index, part in enumerate(parts):  # one by one, which frees each old sum when its new one exists
-                total[index] = total[index] + part
-        count += 1
-    n_layers = len(total) // 2
-    return Gradients(tuple(total[:n_layers]), tuple(total[n_layers:-1]), total[-1], ()), count
-
-
-def destination_gradients(model: Transformer, trace: Trace, loss: Tensor) -> Gradients:
-    """Return the gradient of `loss` (a sum over examples) at every destination's input, for the run of `trace`."""
-    targets = [*_layer_targets(trace, model.graph.n_layers), trace.final]
-    *at_layers, logits = torch.autograd.grad(loss, targets, materialize_grads=True)
-    return _to_gradients(model, trace, at_layers, logits)
-
-
-def dropped_layer_gradients(model: Transformer, trace: Trace, loss: Tensor) -> Iterator[Gradients]:
-    """Yield the gradients of `loss` at all destinations, then those before each layer but the first, last layer first.
-
-    The latter are the gradients at the destinations of earlier layers if no gradient reaches this layer's outputs, so
-    that it passes the stream's gradient on unchanged. At the layer itself they are 0, and in later layers unchanged.
-    """
-    n_layers = model.graph.n_layers
-    targets = [*_layer_targets(trace, n_layers), trace.final, *trace.attention_in[1:]]
-    gradients = torch.autograd.grad(loss, targets, materialize_grads=True, retain_graph=True)
-    logits = gradients[4 * n_layers]
-    at_streams = [*gradients[4 * n_layers + 1 :], logits]  # after each layer
-    yield _to_gradients(model, trace, gradients[: 4 * n_layers], logits)
-    del gradients, logits
-    for index in reversed(range(1, n_layers)):
-        stream = trace.attention_in[index]
-        gradient = at_streams.pop().to(stream.device)
-        at_layers = torch.autograd.grad(
-            stream, _layer_targets(trace, index), gradient, retain_graph=index > 1, materialize_grads=True
-        )
-        yield _to_gradients(model, trace, at_layers, None)
-
-
-def _layer_targets(trace: Trace, n_layers: int) -> list[Tensor]:
+def layer_targets(trace: Trace, n_layers: int) -> list[Tensor]:
     """Return q, k, v and the MLP's input of each of the first layers: all destinations but the logits."""
     layers = list(zip(trace.q, trace.k, trace.v, trace.mlp_in, strict=True))[:n_layers]
     return [tensor for layer in layers for tensor in layer]
 
 
-def _to_gradients(model: Transformer, trace: Trace, at_layers: Sequence[Tensor], logits: Tensor | None) -> Gradients:
-    """Return the gradients at destinations from those at `_layer_targets` and at the final stream."""
+def to_gradients(model: Transformer, trace: Trace, at_layers: Sequence[Tensor], logits: Tensor | None) -> Gradients:
+    """Return the gradients at destinations from those at `layer_targets` and at the final stream."""
     with torch.no_grad():
         attention = tuple(
             _attention_gradient(model.layers[index], index, trace, at_layers[4 * index : 4 * index + 3])
@@ -313,35 +269,6 @@ def stack_sources(model: Transformer, trace: Trace, minus: Trace | None = None) 
     return sources
 
 
-@dataclass(frozen=True, eq=False)
-class Segments:
-    """The positions of a batch by the span of tokens that they belong to.
-
-    n_spans  the number of spans
-    parts    ranges of adjacent positions of one span; padding is in none
-    """
-
-    n_spans: int
-    parts: tuple[Segment, ...]
-
-
-def find_segments(spans: Tensor, n_spans: int) -> Segments:
-    """Return the segments of a batch with these spans [batch, position]; -1 stands for padding."""
-    rows: dict[tuple[int, int, int], list[int]] = {}
-    for row, indices in enumerate(spans.tolist()):
-        for span, run in itertools.groupby(range(len(indices)), indices.__getitem__):
-            positions = list(run)
-            if span >= 0:
-                rows.setdefault((positions[0], positions[-1] + 1, span), []).append(row)
-    return Segments(
-        n_spans,
-        tuple(
-            (slice(start, stop), span, None if len(examples) == len(spans) else examples)
-            for (start, stop, span), examples in rows.items()
-        ),
-    )
-
-
 def contract(
     model: Transformer,
     differences: Sources,
@@ -370,7 +297,15 @@ def contract(
     # Scores are linear in the gradients, so these are summed first. But if a norm follows attention, a head's
     # difference reaches its readers through a linear map that differs between runs, so each run has its own scores.
     if not model.has_post_norm:
-        summed, count = sum_gradients(runs)
+        sums: list[Any] = []
+        count = 0
+        for run in runs:
+            parts = [*run.attention, *run.mlp, run.logits]
+            for index in range(len(sums)):  # one by one, which frees each old sum when its new one exists
+                sums[index] = sums[index] + parts[index]
+            sums, count = sums or parts, count + 1
+        n_layers = len(sums) // 2  # all, or the first ones
+        summed = Gradients(tuple(sums[:n_layers]), tuple(sums[n_layers:-1]), sums[-1], ())
         return score(summed).div_(count).flatten(1)
     total, count = torch.zeros((), device=model.device), 0
     for run in runs:
@@ -382,7 +317,7 @@ def contract(
 def _edge_scores(model: Transformer, differences: Sources, gradients: Gradients, segments: Segments | None) -> Tensor:
     """Return the products [batch, edge] of differences with gradients; [batch, pair] with segments."""
     graph, first_part = model.graph, differences.parts[0]
-    shape = (len(first_part), graph.n_edges, 1 if segments is None else segments.n_spans)
+    shape = (len(first_part), graph.n_edges, 1 if segments is None else segments[0])
     scores = first_part.new_zeros(shape)
     with torch.no_grad():
         for index, (attention, mlp) in enumerate(zip(gradients.attention, gradients.mlp, strict=True)):
@@ -414,8 +349,9 @@ def _multiply_sources(differences: Sources, n_sources: int, gradient: Tensor, se
             if segments is None:
                 products = (sources.flatten(2) @ reads.flatten(2).transpose(1, 2)).unsqueeze(-1)
             else:
-                by_span = sources.new_zeros((len(sources), segments.n_spans, sources.shape[1], reads.shape[1]))
-                for at, span, rows in segments.parts:
+                n_spans, parts = segments
+                by_span = sources.new_zeros((len(sources), n_spans, sources.shape[1], reads.shape[1]))
+                for at, span, rows in parts:
                     if rows is None:
                         read = reads[:, :, at].flatten(2).transpose(1, 2)
                         by_span[:, span].baddbmm_(sources[:, :, at].flatten(2), read)

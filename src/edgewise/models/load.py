@@ -16,9 +16,8 @@ from ..errors import InputError, warn
 from ..io.arrays import check_pickled_weights
 from ..io.reading import wrap_read_errors
 from ..io.records import read_json
-from .config import inspect_source, least_parameters, read_config, silence_transformers
+from .config import check_weight_files, inspect_source, read_config, silence_transformers
 from .families import build_transformer
-from .gguf import parse_header_once
 from .model import (
     RESERVED_TOKENS,
     Model,
@@ -39,6 +38,7 @@ from .model_files import (
     ModelFiles,
     files_state,
     find_model_files,
+    parse_header_once,
 )
 from .torch_modes import default_torch_modes
 from .transformer_lens import convert_lens_model, is_lens_model
@@ -193,18 +193,13 @@ def _load_files(files: ModelFiles, source: ModelSource) -> tuple[Any, Any]:
     devices = choose_devices(source.device)
     files.check_folder()
     config = read_config(source, files)
-    limit, required = files.max_parameters, least_parameters(config)
-    if required > limit:  # transformers would fill the missing weights with random numbers, however many
-        raise InputError(
-            f"{files.config_name} describes a model of at least {required:,} parameters, but its weight files have no "
-            f"room for more than {limit:,}; check that they were downloaded completely"
-        )
+    least_parameters = check_weight_files(files, config)
     for path in files.list_weight_files():
         if path.suffix == PICKLED_SUFFIX:
             check_pickled_weights(path)
     dtype = choose_dtype(source.dtype, None if files.gguf else getattr(config, "dtype", None), devices[0])
     if len(devices) == 1:
-        _check_fits(source, required * dtype.itemsize, dtype, devices[0])
+        _check_fits(source, least_parameters * dtype.itemsize, dtype, devices[0])
         device_map = {"": devices[0]}
     else:
         facts, empty_module = inspect_source(replace(source, dtype=dtype_name(dtype)))

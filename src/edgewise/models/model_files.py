@@ -1,14 +1,19 @@
-"""Find the files of a model by its name, list its weight files, and compute the digest of its content."""
+"""Find the files of a model by its name, list its weight files, check .gguf files, compute digests of its content."""
 
 from __future__ import annotations
 
 import hashlib
+import math
+import mmap
 import os
 import re
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +22,6 @@ from ..io.atomic import file_digest
 from ..io.reading import file_size, wrap_read_errors
 from ..io.records import read_json
 from ..tasks.known import KNOWN, PREFIX
-from .gguf import NUMBERS_PER_BYTE
 
 DEMO = "demo"
 SMOLLM2 = "smollm2"
@@ -40,6 +44,15 @@ TEXT_SUFFIXES, MAX_TEXT_BYTES = (".json", ".jinja", ".txt", ".model", ".spm"), 6
 TEMPLATES_FOLDER = "additional_chat_templates"
 # Files that training leaves in a model's folder. They are not part of the model.
 TRAINING_PREFIXES = ("optimizer", "scheduler", "rng_state", "scaler", "training_args", "trainer_state", "README", "log")
+
+# Types of the metadata of .gguf files by their number: text, lists, and numbers as `struct` writes them.
+GGUF_TEXT, GGUF_LIST = 8, 9
+GGUF_NUMBERS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
+MAX_DIMENSIONS = 4
+# Metadata and names become Python objects one by one. A million tokens with their merges are a few million items.
+MAX_ITEMS = 5_000_000
+# No quantisation packs more numbers into a byte.
+NUMBERS_PER_BYTE = 8
 
 
 @dataclass(frozen=True)
@@ -68,13 +81,6 @@ class ModelFiles:
         if self.is_local:
             return str(Path(self.location) / (self.gguf or CONFIG_FILE))
         return f"{CONFIG_FILE} of {self.location}"
-
-    @property
-    def max_parameters(self) -> float:
-        """The largest number of parameters that fits into the weight files; infinite if these are not known."""
-        if self.gguf is not None:
-            return NUMBERS_PER_BYTE * (Path(self.location) / self.gguf).stat().st_size
-        return sum(file.stat().st_size for file in self.list_weight_files()) or inf
 
     def check_folder(self) -> None:
         """Raise InputError if a local folder has an adapter, or a config, tokenizer or template that is too large."""
@@ -187,3 +193,74 @@ def _hub_commit(name: str) -> str:
         config = Path(str(cached_file(name, CONFIG_FILE)))
     commit = re.search(r"snapshots/([0-9a-f]{40})/", config.as_posix())
     return f"{name}@{commit[1] if commit else file_digest(config)}"
+
+
+@contextmanager
+def parse_header_once(gguf: str | None) -> Iterator[None]:
+    """Parse the header of a .gguf file once inside this block; None for a model without such a file.
+
+    transformers parses it five times to load a model, which takes most of the time.
+    """
+    if gguf is None:
+        yield
+        return
+    from unittest.mock import patch
+
+    import gguf as library
+
+    cached: dict[str, Any] = {name: cache(getattr(library, name)) for name in ("GGUFReader", "get_tensor_name_map")}
+    with patch.multiple(library, **cached):
+        yield
+
+
+def check_gguf_header(path: Path) -> None:
+    """Raise InputError if the header of a .gguf file can't be right.
+
+    Call it before a library reads the file: counts in a damaged header could make it read forever.
+    """
+    size, advice = file_size(path), "it isn't a .gguf file, or its download was cut short"
+    with wrap_read_errors(path, advice), path.open("rb") as file:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        position = 4
+
+        def unpack(form: str) -> tuple[int, ...]:
+            nonlocal position
+            values = struct.unpack_from(f"<{form}", data, position)  # fails at the end of the file, so no loop is long
+            position += struct.calcsize(f"<{form}")
+            return values
+
+        def read_text() -> bytes:
+            nonlocal position
+            (length,) = unpack("Q")
+            position += length
+            return data[position - length : position]
+
+        _, n_tensors, n_entries = unpack("IQQ")
+        n_items, n_layers, n_numbers = n_tensors + n_entries, 0, 0
+        for _ in range(n_entries):
+            key = read_text()
+            (kind,), count = unpack("I"), 1
+            if kind == GGUF_LIST:
+                kind, count = unpack("IQ")
+            n_items += count
+            if n_items > MAX_ITEMS:
+                raise ValueError(f"its header has more than {MAX_ITEMS:,} items")
+            if kind == GGUF_TEXT:
+                for _ in range(count):
+                    read_text()
+            elif key.endswith(b".block_count"):
+                n_layers = max(n_layers, *unpack(f"{count}{GGUF_NUMBERS[kind]}"))
+            else:
+                position += count * struct.calcsize(f"<{GGUF_NUMBERS[kind]}")
+        for _ in range(n_tensors):
+            read_text()
+            (n_dimensions,) = unpack("I")
+            if n_dimensions > MAX_DIMENSIONS:
+                raise ValueError(f"a tensor has {n_dimensions} dimensions")
+            n_numbers += math.prod(unpack(f"{n_dimensions}Q"))
+            unpack("IQ")
+        if n_numbers > NUMBERS_PER_BYTE * size:  # together: several tensors might claim the same bytes
+            raise ValueError(f"its tensors have {n_numbers:,} numbers, which it has no room for")
+        # The libraries' work grows with the number of layers, however few tensors there are.
+        if n_layers > n_tensors:
+            raise ValueError(f"its metadata has {n_layers:,} layers, but it has {n_tensors:,} tensors")

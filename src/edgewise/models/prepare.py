@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,19 +18,18 @@ from ..errors import InputError
 from ..graph import BaseGraph, NodeGraph, SpanGraph, graph_of_level
 from ..tasks.metrics import Readout
 from ..tasks.task import Example
-from .circuits import number_nodes, plan_circuits, run_circuits
+from .circuits import number_nodes, run_circuits
 from .forward import NOTHING, Frame, Replaced, Trace, keys_and_values, make_frame, run
 from .gradients import (
     Gradients,
     Segments,
     Sources,
     contract,
-    destination_gradients,
-    dropped_layer_gradients,
-    find_segments,
+    layer_targets,
     norm_heads,
     post_norm_slopes,
     stack_sources,
+    to_gradients,
 )
 from .memory import BUDGET, can_keep_streams, group_circuits
 from .rules import NO_RULES, BackwardRules
@@ -75,29 +75,27 @@ class Batch:
     branch: Tensor | None = None
 
 
-def make_batch(examples: Sequence[Example], device: torch.device, pad: str = "left") -> Batch:
-    """Return a batch of examples, padded on the 'left' or the 'right'. The side of the padding changes no result.
+def make_batch(examples: Sequence[Example], device: torch.device) -> Batch:
+    """Return a batch of examples, padded on the left.
 
-    Padding on the left is faster. The number of tokens after the first difference varies less than the position of the
-    first difference, so prompts that end together share a longer prefix than prompts that begin together.
+    The number of tokens after the first difference varies less than the position of the first difference, so prompts
+    that end together share a longer prefix than prompts that begin together.
     """
     width = max(example.length for example in examples)
-    starts = [0 if pad == "right" else width - example.length for example in examples]
-    stops = [start + example.length for start, example in zip(starts, examples, strict=True)]
     clean, corrupted = torch.zeros((2, len(examples), width), dtype=torch.long)
     real = torch.zeros((len(examples), width), dtype=torch.bool)
     for index, example in enumerate(examples):
-        span = slice(starts[index], stops[index])
-        clean[index, span], corrupted[index, span] = torch.tensor(example.clean), torch.tensor(example.corrupted)
-        real[index, span] = True
-    shared = min(stop - _unshared_length(example) for stop, example in zip(stops, examples, strict=True))
+        start = width - example.length
+        clean[index, start:], corrupted[index, start:] = torch.tensor(example.clean), torch.tensor(example.corrupted)
+        real[index, start:] = True
+    shared = width - max(map(_unshared_length, examples))
     n_reads = max(example.n_reads for example in examples)
     last, right, wrong, counted, sides = [], [], [], [], []
     branch = torch.zeros((len(examples), width), dtype=torch.long)
-    for index, (stop, example) in enumerate(zip(stops, examples, strict=True)):
-        read = range(stop - example.n_reads, stop)
+    for index, example in enumerate(examples):
+        read = range(width - example.n_reads, width)
         # Reads that aren't counted have positions of their own, because gradients at equal positions would be lost.
-        last.append([*read, *(at for at in range(width - 1, -1, -1) if at not in read)][:n_reads])
+        last.append([*read, *reversed(range(read.start))][:n_reads])
         own, other, n_rest = example.continuation, example.other_continuation, n_reads - example.n_reads
         tokens = (example.correct, *own, *other, *[example.correct] * n_rest)
         right += [(token, *example.also_correct) for token in tokens]
@@ -106,7 +104,7 @@ def make_batch(examples: Sequence[Example], device: torch.device, pad: str = "le
         counted.append([True] * (1 + len(own)) + [False] * (len(other) + n_rest))
         sides += [(1, int(example.incorrect is not None)), *[(1, 0)] * len(own), *[(0, 1)] * len(other)]
         sides += [(0, 0)] * n_rest
-        branch[index, stop - len(own) - len(other) : stop], branch[index, stop - len(other) : stop] = 1, 2
+        branch[index, width - len(own) - len(other) :], branch[index, width - len(other) :] = 1, 2
     answers = torch.tensor([(correct, incorrect) for (correct, *_), (incorrect, *_) in zip(right, wrong, strict=True)])
     tensors = (clean, corrupted, real, torch.tensor(last), answers, _fill_rows(right), _fill_rows(wrong))
     clean, corrupted, real, reads, answers, right_tokens, wrong_tokens = (x.to(device) for x in tensors)
@@ -117,7 +115,7 @@ def make_batch(examples: Sequence[Example], device: torch.device, pad: str = "le
         batch = replace(batch, branch=branch.to(device))
     if all(example.span_names for example in examples):
         spans = torch.full(real.shape, -1)
-        # Rows of a mask are read in order, and padding is outside it, so this fits padding on either side.
+        # Rows of a mask are read in order, and padding is outside it.
         spans[real.cpu()] = torch.tensor([index for example in examples for index in example.span_indices])
         batch = replace(batch, spans=spans.to(device), n_spans=len(examples[0].span_names))
     return batch
@@ -182,8 +180,18 @@ class Prepared:
         """The positions by span, for scores of (edge, span) pairs; None for scores of edges."""
         if not self.by_span:
             return None
-        assert self.batch.spans is not None and self.spans is not None
-        return find_segments(self.spans, self.batch.n_spans)
+        assert self.spans is not None
+        rows: dict[tuple[int, int, int], list[int]] = {}
+        for row, indices in enumerate(self.spans.tolist()):
+            for span, group in groupby(range(len(indices)), indices.__getitem__):
+                positions = list(group)
+                if span >= 0:  # no padding
+                    rows.setdefault((positions[0], positions[-1] + 1, span), []).append(row)
+        segments = (
+            (slice(start, stop), span, None if len(examples) == len(self.spans) else examples)
+            for (start, stop, span), examples in rows.items()
+        )
+        return self.batch.n_spans, tuple(segments)
 
     def run(
         self,
@@ -217,10 +225,9 @@ class Prepared:
         numbers = number_nodes(circuits) if circuits else np.empty((0, 1), np.intp)
         n_examples, length, _ = self.clean.shape
         for start, stop, at_once in group_circuits(self.model.shape, numbers, n_examples, length, memory):
-            group = circuits[start:stop]
-            plan = plan_circuits(group, self.model.has_post_norm, at_once, numbers[start:stop])
-            spans = self.spans if isinstance(group[0].graph, SpanGraph) else None
-            yield from run_circuits(self.model, plan, self.clean, reference, self.frame, self.last, spans)
+            group, inputs = (circuits[start:stop], numbers[start:stop], at_once), (self.clean, reference)
+            spans = self.spans if isinstance(circuits[0].graph, SpanGraph) else None
+            yield from run_circuits(self.model, *group, *inputs, self.frame, self.last, spans)
 
     def run_weighted(self, weights: Tensor, reference: Trace, keep_streams: bool | None = None) -> Tensor:
         """Return the final stream [example * read, d_model] of a circuit with weights on its edges, for `read_stream`.
@@ -269,11 +276,31 @@ class Prepared:
 
     def gradients(self, trace: Trace, loss: Tensor) -> Gradients:
         """Return the gradient of `loss`, a sum over examples, at every destination of a run."""
-        return destination_gradients(self.model, trace, loss)
+        targets = [*layer_targets(trace, self.model.graph.n_layers), trace.final]
+        *at_layers, logits = torch.autograd.grad(loss, targets, materialize_grads=True)
+        return to_gradients(self.model, trace, at_layers, logits)
 
     def dropped_layer_gradients(self, trace: Trace, loss: Tensor) -> Iterator[Gradients]:
-        """See `gradients.dropped_layer_gradients`."""
-        return dropped_layer_gradients(self.model, trace, loss)
+        """Yield the gradients of `loss` at all destinations, then those before each layer but the first, last first.
+
+        The latter are the gradients at the destinations of earlier layers if no gradient reaches this layer's outputs,
+        so that it passes the stream's gradient on unchanged. At the layer itself they are 0, and in later layers
+        unchanged.
+        """
+        n_layers = self.model.graph.n_layers
+        targets = [*layer_targets(trace, n_layers), trace.final, *trace.attention_in[1:]]
+        gradients = torch.autograd.grad(loss, targets, materialize_grads=True, retain_graph=True)
+        logits = gradients[4 * n_layers]
+        at_streams = [*gradients[4 * n_layers + 1 :], logits]  # after each layer
+        yield to_gradients(self.model, trace, gradients[: 4 * n_layers], logits)
+        del gradients, logits
+        for index in reversed(range(1, n_layers)):
+            stream = trace.attention_in[index]
+            gradient = at_streams.pop().to(stream.device)
+            at_layers = torch.autograd.grad(
+                stream, layer_targets(trace, index), gradient, retain_graph=index > 1, materialize_grads=True
+            )
+            yield to_gradients(self.model, trace, at_layers, None)
 
     def sources(self, trace: Trace) -> Sources:
         """Return what every source adds to the stream in a run.

@@ -4,7 +4,7 @@ input of v = the reference's stream at v + sum over u->v of weight(u->v) (u's ou
 
 Weights of 0 and 1 give the result of `circuits.run_circuits` for the edges of weight 1. Here, the result can be
 differentiated with respect to the weights. Each q, k and v of each head reads its own stream, so a layer with H heads
-mixes 3H streams from all earlier sources. `rows` does this. To keep it cheap:
+mixes 3H streams from all earlier sources. To keep it cheap:
 
 - Streams are never normalised. The norm's weight is folded into the projection, and its scale, one number per stream,
   multiplies the projected values. The same holds for a norm over the outputs of all heads.
@@ -15,22 +15,33 @@ mixes 3H streams from all earlier sources. `rows` does this. To keep it cheap:
 
 Weights of (edge, span) pairs differ between positions. They are spread to places (positions of examples), which mix
 streams as examples with weights of their own do.
+
+The changes of all sources are in one buffer. A change is a source's output in this run minus its output in the
+reference run. Readers mix changes into streams with one large product per layer. Plain autograd would normalise the
+result (3 streams per head) into a copy, and give every read a gradient as large as the whole buffer. So reads and
+writes are autograd functions that share one buffer of gradients: a read adds to the gradients of the rows that it read,
+a write takes the gradients of the rows it wrote.
+
+A write returns its rows at the last position. They must be passed to the next read as `after`. This tells autograd that
+the gradients of written rows are complete only after the backward pass of all later reads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from ..errors import InputError
 from ..graph import Graph
-from .forward import Frame, Trace, attend, frame_at
-from .rows import MixOne, Read, Rows, WriteHeads, WriteOutput, head_rows
-from .transformer import Layer, Projection, Transformer, take
+from .forward import Frame, Trace, attend, frame_at, sum_heads
+from .transformer import Layer, Projection, Transformer, at_least_float32, take
 
 
 def run_weighted(
@@ -127,7 +138,7 @@ def _run_last_layer(
     def at_reads(block: Tensor) -> Tensor:
         """Return weights [group or place, reader, source] at the positions that the metric reads."""
         if len(block) == rows.places:
-            return block.index_select(0, rows.last_on(block.device))
+            return block.index_select(0, rows.last.to(block.device))
         return block.repeat_interleave(len(last) // len(block) * n_reads, 0)
 
     queries, mlp, logits = (
@@ -144,7 +155,7 @@ def _run_last_layer(
     projected, squares, _ = Read.apply(mixing, rows, layer, projections, attention_in.flatten(0, 1), *at_last[-2:])
     k, v = _scale_projected(layer, projections, projected, squares, length)
     changes = torch.cat([x.to(layer.device) for x in at_last], 1)
-    products = [product[rows.last_on(product.device)] for product in products]
+    products = [product[rows.last.to(product.device)] for product in products]
 
     def read(weights: Tensor) -> Tensor:
         """Return mixes [example * read, reader, d_model] of `changes` for weights [example * read, reader, source]."""
@@ -257,3 +268,310 @@ def _scale_projected(
             values = values + offset
         scaled.append(values)
     return tuple(scaled)
+
+
+@dataclass
+class Part:
+    """Consecutive rows on one device: their numbers, changes [place, row, d_model] and gradients."""
+
+    rows: slice
+    changes: Tensor
+    gradients: Tensor | None = None
+
+
+class Rows:
+    """Changes [place, row, d_model]; a place is one position of one example.
+
+    As `circuits.Table`, but differentiable, with a fixed row per node.
+
+    Rows are `input`, then per layer its heads and its MLP, except for the last layer. If a norm follows attention, the
+    heads of a layer have one more row (`head_rows`). If the model has layer norms, the mean of each row is removed,
+    because no reader sees it. All layers of a model have the same kinds of norms. Rows are on their layer's device.
+
+    n_heads  per layer, the number of heads that run
+    last     the places [example * read] that the logits read; all are different
+    keeps    whether streams are kept for the backward pass, or mixed again
+    count    the number of rows written so far
+    """
+
+    def __init__(self, model: Transformer, n_heads: Sequence[int], length: int, last: Tensor, keeps: bool) -> None:
+        graph, first_layer, batch = model.graph, model.layers[0], len(last)
+        per_layer = [count + (1 if first_layer.post_norm is None else 2) for count in n_heads[:-1]]
+        self.places, self.count, self.keeps = batch * length, 0, keeps
+        self._width, self._max_readers = graph.d_model, 3 * max(n_heads) + 1
+        self._centred = first_layer.attention_norm is not None and first_layer.attention_norm.centred
+        self.last = (torch.arange(batch, device=last.device)[:, None] * length + last).flatten()
+        self._buffers: dict[tuple[str, torch.device], Tensor] = {}
+        self._parts: list[Part] = []
+        start = 0
+        for span in model.spans:
+            stop = start + sum(per_layer[span.start : span.stop]) + (not self._parts)
+            changes = model.layers[span.start].out.new_empty((self.places, stop - start, self._width))
+            self._parts.append(Part(slice(start, stop), changes))
+            start = stop
+        self.n_rows = start
+
+    def take(self, rows: slice) -> list[Part]:
+        """Return views of consecutive rows, in one part per device. Rows of one layer are in one part."""
+        parts = []
+        for whole in self._parts:
+            first, stop = max(rows.start, whole.rows.start), min(rows.stop, whole.rows.stop)
+            if first < stop:
+                local = slice(first - whole.rows.start, stop - whole.rows.start)
+                gradients = None if whole.gradients is None else whole.gradients[:, local]
+                parts.append(Part(slice(first, stop), whole.changes[:, local], gradients))
+        return parts
+
+    def buffer(self, name: str, readers: int, like: Tensor) -> Tensor:
+        """Return a buffer [place, reader, d_model] for a layer's streams, which all layers of a device share."""
+        key = (name, like.device)
+        if key not in self._buffers:
+            self._buffers[key] = like.new_empty(self.places * self._max_readers * self._width)
+        return self._buffers[key][: self.places * readers * self._width].view(self.places, readers, self._width)
+
+    def spread(self, mixing: Tensor, like: Tensor) -> Tensor:
+        """Return `mixing` [group, ...] or [place, ...] as [place, ...], in the dtype and on the device of `like`."""
+        return mixing.to(like).repeat_interleave(self.places // len(mixing), 0)
+
+    def reserve(self, count: int) -> tuple[slice, Tensor]:
+        """Return the numbers of the next rows to write, and a view of them [place, row, d_model]."""
+        rows = slice(self.count, self.count + count)
+        self.count = rows.stop
+        return rows, self.take(rows)[0].changes
+
+    def centre(self, x: Tensor) -> Tensor:
+        """Subtract the mean of x [..., d_model] in place if the model has layer norms."""
+        return x.sub_(x.mean(-1, keepdim=True)) if self._centred else x
+
+    def add_gradients(self, mixing: Tensor, streams: Tensor) -> Tensor:
+        """Add the gradient of `streams` [place, reader, d_model] to the rows that they were mixed from.
+
+        Return the gradient of `mixing`. The backward pass begins with the readers of the last layer, which read all
+        rows, and ends with those of the first, which read only the row of `input`, whose gradient is not needed.
+        """
+        count, mixing_gradients = mixing.shape[2], []
+        for whole, part in zip(self._parts, self.take(slice(0, count)), strict=False):
+            moved = streams.to(part.changes.device)
+            if count > 1:
+                weights = self.spread(mixing[..., part.rows], moved).transpose(1, 2)
+                if count == self.n_rows:
+                    whole.gradients = torch.bmm(weights, moved)
+                else:
+                    assert part.gradients is not None
+                    part.gradients.baddbmm_(weights, moved)
+            products = torch.bmm(moved, part.changes.transpose(1, 2)).unflatten(0, (len(mixing), -1))
+            mixing_gradients.append(products.sum(1, dtype=mixing.dtype).to(mixing.device))
+        if count == 1:
+            for part in self._parts:
+                part.gradients = None
+        return mixing_gradients[0] if len(mixing_gradients) == 1 else torch.cat(mixing_gradients, 2)
+
+    def take_gradients(self, rows: slice, at_last: Tensor) -> Tensor:
+        """Return the gradient [place, row, d_model] of written rows.
+
+        `at_last` is the gradient of the value that the write returned. Call once per row: it changes the gradients in
+        place.
+        """
+        gradients = self.take(rows)[0].gradients
+        assert gradients is not None
+        gradients = self.centre(gradients)
+        gradients[self.last.to(gradients.device)] += at_last
+        return gradients
+
+
+class Read(torch.autograd.Function):
+    """Mix the first rows into streams, add the reference's stream [place, d_model], and project the result.
+
+    mixing       [place, reader, row], or [group, reader, row] for groups of consecutive places
+    projections  each for as many readers as it has heads; the mix of one more reader is returned unprojected
+
+    Return the projections [reader, place, d_head] of the streams before a norm scales them; squared lengths
+    [place, reader], from which the scale follows; the last reader's mix [place, d_model] or None. The lengths are those
+    of the streams, and the projections are without biases. For a projection with a norm over all heads, the lengths are
+    those of the outputs of all heads, and biases are included.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        mixing: Tensor,
+        rows: Rows,
+        layer: Layer,
+        projections: Sequence[Projection],
+        reference: Tensor,
+        *after: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        n_heads = layer.out.shape[1]
+        n_projected = n_heads * len(projections)
+        reference = rows.centre(reference.clone())
+        streams = _mix_streams(rows, mixing, reference, n_projected)
+        head_streams = streams[:, :n_projected]
+        sum_dtype = at_least_float32(head_streams[:1, :1]).dtype
+        squares = torch.linalg.vector_norm(head_streams, dim=-1, dtype=sum_dtype).square()
+        parts = zip(projections, head_streams.split(n_heads, 1), squares.split(n_heads, 1), strict=True)
+        outputs: list[Tensor] = []  # [head, place, d_head]
+        for projection, inputs, lengths in parts:
+            if projection.norm is None:
+                outputs.append(torch.bmm(inputs.transpose(0, 1), _fold_norm(layer, projection).transpose(1, 2)))
+                continue
+            for head, stream in enumerate(inputs.unbind(1)):
+                values = projection.all_heads(stream)
+                head_values = values.unflatten(1, projection.weight.shape[:2])[:, head // projection.group]
+                outputs.append(head_values[None])
+                lengths[:, head] = torch.linalg.vector_norm(values, dim=-1, dtype=sum_dtype).square()
+        projected = torch.cat(outputs)
+        ctx.save_for_backward(mixing, reference, *[streams] * rows.keeps)
+        ctx.arguments = rows, layer, projections
+        return projected, squares, streams[:, -1].clone() if n_projected < streams.shape[1] else None
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (mixing, reference, *saved_streams), (rows, layer, projections) = ctx.saved_tensors, ctx.arguments
+        projected, squares, last_stream = gradients
+        n_projected = len(projected)
+        streams = saved_streams[0] if saved_streams else _mix_streams(rows, mixing, reference, n_projected)
+        stream_gradients = rows.buffer("gradients", mixing.shape[1], streams)
+        n_heads, scale = layer.out.shape[1], squares.to(streams.dtype)[..., None]
+        readers = [slice(index * n_heads, (index + 1) * n_heads) for index in range(len(projections))]
+        for projection, heads in zip(projections, readers, strict=True):
+            if projection.norm is None:
+                weight = _fold_norm(layer, projection)
+                torch.bmm(projected[heads], weight, out=stream_gradients[:, heads].transpose(0, 1))
+        stream_gradients[:, :n_projected].addcmul_(streams[:, :n_projected], scale, value=2)
+        for projection, heads in zip(projections, readers, strict=True):
+            if projection.norm is not None:
+                for head, reader in enumerate(range(heads.start, heads.stop)):
+                    outputs = projection.all_heads(streams[:, reader]).mul_(2 * scale[:, reader])
+                    outputs.unflatten(1, projection.weight.shape[:2])[:, head // projection.group] += projected[reader]
+                    stream_gradients[:, reader] = outputs @ projection.weight.flatten(0, 1)
+        if last_stream is not None:
+            stream_gradients[:, -1] = last_stream
+        return rows.add_gradients(mixing, stream_gradients), *[None] * (len(ctx.needs_input_grad) - 1)
+
+
+class MixOne(torch.autograd.Function):
+    """Mix the rows from `first` on for one reader, [place, d_model]; `mixing` as for `Read`."""
+
+    @staticmethod
+    def forward(ctx: Any, mixing: Tensor, rows: Rows, first: int, after: Tensor) -> Tensor:
+        read_rows = slice(first, first + mixing.shape[2])
+        ctx.save_for_backward(mixing)
+        ctx.arguments = rows, read_rows
+        changes = rows.take(read_rows)[0].changes
+        return torch.bmm(rows.spread(mixing, changes), changes).squeeze(1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (mixing,), (rows, read_rows) = ctx.saved_tensors, ctx.arguments
+        stream, part = gradients[0][:, None], rows.take(read_rows)[0]
+        part.gradients.addcmul_(rows.spread(mixing, stream).transpose(1, 2), stream)
+        products = torch.bmm(stream, part.changes.transpose(1, 2)).unflatten(0, (len(mixing), -1))
+        return products.sum(1, dtype=mixing.dtype).to(mixing.device), None, None, None
+
+
+class WriteOutput(torch.autograd.Function):
+    """Write the change [place, d_model] of one source. Return it where logits read, [example * read, 1, d_model]."""
+
+    @staticmethod
+    def forward(ctx: Any, change: Tensor, rows: Rows) -> Tensor:
+        written_rows, view = rows.reserve(1)
+        view.copy_(change[:, None])
+        at_last = view[rows.last.to(view.device)]
+        rows.centre(view)
+        ctx.arguments = rows, written_rows
+        return at_last
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        rows, written_rows = ctx.arguments
+        return rows.take_gradients(written_rows, gradients[0]).squeeze(1), None
+
+
+class WriteHeads(torch.autograd.Function):
+    """Write the `head_rows` of a layer whose mixes change by `mix` [place, head, d_head].
+
+    Return these rows where the logits read, [example * read, row, d_model], and the products of `head_rows`.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, mix: Tensor, rows: Rows, layer: Layer, reference_mix: Tensor) -> tuple[Tensor, Tensor | None]:
+        if layer.post_norm is None:  # the same as `head_rows`, written without a copy
+            written_rows, view = rows.reserve(mix.shape[1])
+            torch.bmm(mix.transpose(0, 1), layer.out.permute(1, 2, 0), out=view.transpose(0, 1))
+            products = None
+        else:
+            written, products = head_rows(layer, mix, reference_mix)
+            written_rows, view = rows.reserve(written.shape[1])
+            view.copy_(written)
+        at_last = view[rows.last.to(view.device)]
+        rows.centre(view)
+        ctx.save_for_backward(mix, reference_mix)
+        ctx.arguments = rows, written_rows, layer
+        return at_last, products
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (mix, reference_mix), (rows, written_rows, layer) = ctx.saved_tensors, ctx.arguments
+        row_gradients = rows.take_gradients(written_rows, gradients[0])
+        if layer.post_norm is None:
+            return torch.einsum("phd,dhe->phe", row_gradients, layer.out), None, None, None
+        with torch.enable_grad():
+            mix = mix.detach().requires_grad_()
+            written, products = head_rows(layer, mix, reference_mix)
+        assert products is not None
+        return *torch.autograd.grad((written, products), mix, (row_gradients, gradients[1])), None, None, None
+
+
+def head_rows(layer: Layer, mix: Tensor, reference_mix: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return the rows [place, row, d_model] that readers mix a layer's heads from, and products for a norm after them.
+
+    mix            [place, head, d_head] how the heads' mixes change
+    reference_mix  [place, head, d_head] the mixes of the reference
+
+    Without a norm after attention, the rows are the changes of the heads, and the products are None.
+
+    A norm turns weighted changes into norm(before + sum of w * change) - norm(before), where `before` is the
+    reference's sum of heads. With r the inverse scale of the norm's input, this is a mix, too: each change times w * r,
+    and `before` times r - r(before), all times the norm's weight. So `before` is one more row, after those of the
+    heads. r follows from the products [place, 1 + head, 1 + head] of `before` and the changes: means over d_model, with
+    the norm's eps added to the product of `before` with itself.
+    """
+    changes, norm = torch.einsum("phe,dhe->phd", mix, layer.out), layer.post_norm
+    if norm is None:
+        return changes, None
+    both = torch.cat([sum_heads(layer, reference_mix)[:, None], changes], 1)
+    if norm.centred:
+        both = both - both.mean(-1, keepdim=True)
+    wide = at_least_float32(both)
+    products = wide @ wide.transpose(1, 2) / both.shape[-1]
+    products[:, 0, 0] += norm.eps
+    return (both.roll(-1, 1) * norm.weight).to(both.dtype), products
+
+
+def _fold_norm(layer: Layer, projection: Projection) -> Tensor:
+    """Return a projection's weight [head, d_head, d_model] times the norm's weight."""
+    if layer.attention_norm is None:
+        return projection.head_weight
+    return (projection.head_weight * layer.attention_norm.weight).to(projection.weight.dtype)
+
+
+def _mix_streams(rows: Rows, mixing: Tensor, reference: Tensor, n_projected: int) -> Tensor:
+    """Return mixes of rows [place, reader, d_model], with the reference's stream added to the first `n_projected`."""
+    out = None if rows.keeps else rows.buffer("streams", mixing.shape[1], reference)
+    streams: Tensor | None = None
+    for part in rows.take(slice(0, mixing.shape[2])):
+        weights = rows.spread(mixing[..., part.rows], part.changes)
+        if part.changes.device != reference.device:
+            moved = torch.bmm(weights, part.changes).to(reference.device)
+            streams = moved if streams is None else streams.add_(moved)
+        elif streams is None:
+            streams = torch.bmm(weights, part.changes, out=out)
+        else:
+            streams.baddbmm_(weights, part.changes)
+    assert streams is not None
+    streams[:, :n_projected] += reference[:, None]
+    return streams

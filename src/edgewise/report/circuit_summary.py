@@ -20,8 +20,7 @@ from ..errors import InputError
 from ..evaluate.curve import size_to_edges
 from ..evaluate.known import known_circuit
 from ..graph import LETTERS, BaseGraph, NodeGraph
-from ..io.edge_file import check_level
-from ..io.formats import SUFFIX_WORDS, read_edge_file
+from ..io.formats import SUFFIX_WORDS, check_level, read_edge_file
 from ..method import as_known
 from ..recipes.discovery import Discovery, Outcome
 from ..results import is_result, read_result

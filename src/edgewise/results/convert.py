@@ -17,8 +17,7 @@ from ..errors import InputError, unknown_name
 from ..evaluate import CMD, Measure
 from ..graph import BaseGraph
 from ..io.atomic import MARKERS, atomic_folder, check_file
-from ..io.edge_file import check_level
-from ..io.formats import EAP_SUFFIXES, FORMATS, NPZ, SUFFIX_WORDS, read_edge_file
+from ..io.formats import EAP_SUFFIXES, FORMATS, NPZ, SUFFIX_WORDS, check_level, read_edge_file
 from ..method import as_known
 from ..runtime.store import open_partial_store
 from ..study.plan import TEST

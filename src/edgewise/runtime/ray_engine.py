@@ -14,10 +14,11 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from ..errors import InputError
+from ..errors import InputError, unknown_name
 from ..models import Model
+from . import ENGINES
 from .engine import Engine, ItemResults, PartResults, WorkItem, is_narrow_model, order_longest_first, run_item
-from .local_engine import ModelCopy, check_workers, make_model_copy
+from .local_engine import Local, ModelCopy, check_workers, make_model_copy
 
 # How often an item is tried again when its worker, or its whole machine, is lost.
 MAX_RETRIES = 5
@@ -215,3 +216,14 @@ def _run_in_worker(digest: str, copy: list[Any], job: Any, examples: Sequence[An
         model_copy: ModelCopy = ray.get(copy[0])
         _MODELS[digest] = model_copy.load()
     return run_item(_MODELS[digest], WorkItem(job, examples), threads)
+
+
+def open_engine(name: str = "local", address: str | None = None, workers: int | None = None) -> Engine:
+    """Return the engine called `name`: `Local`, or `Ray` at an address. Use it in a `with`, which ends its workers."""
+    if name.lower() not in ENGINES:
+        raise unknown_name("engine", name, ENGINES)
+    if name.lower() == "ray":
+        return Ray(address, workers)
+    if address is not None:
+        raise InputError(f"the engine local has no address, but {address!r} was given; did you mean engine='ray'?")
+    return Local(workers)

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from ..errors import InputError, warn
 from ..io.reading import file_size, first_line, wrap_read_errors
 from .checks import check_rows
-from .draw import SPLITS, TENTHS
 from .files import TEXT, TOKENS, VALIDATION_NAMES, NumberedRows, has_surrogate, read_rows, task_of_rows
+from .generators import SPLITS, TENTHS
 from .spans import CharacterSpan, end_span
 from .task import PromptPair, Task, TokenReader
 from .tokens import UnusableError, answer_tokens, has_offsets, try_tokenize

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ..errors import InputError
-from .draw import Draw
+from .generators import Draw
 from .spans import CharacterSpan
 from .task import PromptPair
 from .tokens import answer_tokens, unknown_token

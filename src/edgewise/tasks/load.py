@@ -1,9 +1,10 @@
-"""Load tasks: generators, MIB's data sets, task files, and prompts in memory."""
+"""Load tasks: generators, MIB's data sets, task files, and prompts in memory; prompts as messages to a chat model."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from numbers import Integral
@@ -13,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError, unknown_name
-from . import number_tasks, word_tasks
-from .chat import use_chat
+from ..io.reading import wrap_read_errors
+from . import generators
 from .checks import check_model
 from .data_sets import DATA_SETS, EXTRA, PREFIX, read_data_set, read_hub
-from .draw import SPLITS
 from .files import SUFFIXES, NumberedRows, name_columns, read_task, task_of_rows
+from .generators import SPLITS
 from .known import KNOWN, SOURCES
+from .spans import END, CharacterSpan, end_span
 from .task import Example, PromptPair, Task, TokenReader
 from .tokens import has_offsets, tokenize, warn_of_joined_words
 
@@ -29,21 +31,21 @@ if TYPE_CHECKING:
 # Task -> its generator, and an example.
 GENERATED: dict[str, tuple[Callable[[Any, str, int], Iterator[PromptPair]], str]] = {
     "ioi": (
-        word_tasks.ioi,
+        generators.ioi,
         "When Mary and John went to the store, John gave a drink to -> Mary (indirect object identification)",
     ),
-    "mcqa": (word_tasks.mcqa, "the letter of the choice with the right colour, of four (multiple choice)"),
-    "greater-than": (number_tasks.greater_than, "The war lasted from the year 1732 to the year 17 -> a later year"),
-    "arithmetic-addition": (number_tasks.add, "The sum of 12 and 34 is -> 46"),
-    "arithmetic-subtraction": (number_tasks.subtract, "The difference between 46 and 34 is -> 12"),
-    "induction": (word_tasks.induction, "Words: sun tree river bird sun -> tree"),
+    "mcqa": (generators.mcqa, "the letter of the choice with the right colour, of four (multiple choice)"),
+    "greater-than": (generators.greater_than, "The war lasted from the year 1732 to the year 17 -> a later year"),
+    "arithmetic-addition": (generators.add, "The sum of 12 and 34 is -> 46"),
+    "arithmetic-subtraction": (generators.subtract, "The difference between 46 and 34 is -> 12"),
+    "induction": (generators.induction, "Words: sun tree river bird sun -> tree"),
     "docstring": (
-        word_tasks.docstring,
+        generators.docstring,
         "def load(self, size, path, name): :param size: the size :param path: the path :param -> name",
     ),
-    "pronouns": (word_tasks.pronouns, "So Paul is a really good friend, isn't -> he"),
-    "agreement": (word_tasks.agreement, "The keys near the table -> are, not is"),
-    "capitals": (word_tasks.capitals, "The capital of Italy is Rome. The capital of France is -> Paris"),
+    "pronouns": (generators.pronouns, "So Paul is a really good friend, isn't -> he"),
+    "agreement": (generators.agreement, "The keys near the table -> are, not is"),
+    "capitals": (generators.capitals, "The capital of Italy is Rome. The capital of France is -> Paris"),
     **{name: (KNOWN[name], example) for name, (_, _, example) in SOURCES.items()},
 }
 GENERATORS = {name: generate for name, (generate, _) in GENERATED.items()}
@@ -285,21 +287,17 @@ def group_by_prompt(examples: Iterable[Example]) -> list[list[Example]]:
     Examples share a prompt if they have the same clean one, or the same pair in the other direction. A corrupted prompt
     alone does not connect examples: it may be the same for all, or the clean prompt of any other.
     """
+    import networkx  # slow to import
+
     distinct = dict.fromkeys(examples)
     pairs = {(example.clean, example.corrupted) for example in distinct}
-    first = {example.clean: example.clean for example in distinct}  # a clean prompt -> itself, or another of its group
-
-    def find(prompt: tuple[int, ...]) -> tuple[int, ...]:
-        while first[prompt] != prompt:
-            prompt = first[prompt]
-        return prompt
-
-    for clean, corrupted in pairs:
-        if (corrupted, clean) in pairs:
-            first[find(corrupted)] = find(clean)
-    groups: dict[tuple[int, ...], list[Example]] = {}
+    graph = networkx.Graph((clean, corrupted) for clean, corrupted in pairs if (corrupted, clean) in pairs)
+    graph.add_nodes_from(example.clean for example in distinct)
+    components = enumerate(networkx.connected_components(graph))
+    number_of = {prompt: number for number, prompts in components for prompt in prompts}
+    groups: dict[int, list[Example]] = {}
     for example in distinct:
-        groups.setdefault(find(example.clean), []).append(example)
+        groups.setdefault(number_of[example.clean], []).append(example)
     return list(groups.values())
 
 
@@ -310,3 +308,67 @@ def is_task_file(name: str) -> bool:
         and name.partition("=")[0] not in DATA_SETS
         and Path(name).suffix.lower() in SUFFIXES
     )
+
+
+def use_chat(task: Task, model: TokenReader) -> Task:
+    """Return the task with every prompt as a message of the user, in the chat template of the model's tokenizer.
+
+    The prompt ends where the reply begins, so answers have a leading space only if the template puts one there. An
+    answer that is compared with another stands for its first token. Raise InputError if the tokenizer has no chat
+    template, or the task is made of tokens.
+    """
+    if getattr(model.tokenizer, "chat_template", None) is None:
+        raise InputError(f"model {model.name!r} has no chat template; use it without chat")
+    pairs = [example.text for example in task.examples if example.text is not None]
+    if len(pairs) < len(task):
+        raise InputError(f"task {task.name!r} is made of tokens; a chat template needs text")
+    space = ""  # what the template puts between a prompt and its reply; Llama 2 has a space
+    with suppress(InputError):  # some templates take no message of the assistant
+        text = _apply_template(model.tokenizer, False, user=pairs[0].clean, assistant="Yes")
+        if text.partition(_render(pairs[0].clean, model))[2].startswith(" Yes"):
+            space = " "
+
+    def reply(answer: str) -> str:
+        return space + answer.lstrip(" ")
+
+    messages = []
+    for pair in pairs:
+        clean, corrupted = _render(pair.clean, model), _render(pair.corrupted, model)
+        message = PromptPair(
+            clean=clean,
+            corrupted=corrupted,
+            correct=reply(pair.correct),
+            incorrect=None if pair.incorrect is None else reply(pair.incorrect),
+            first_token_decides=pair.first_token_decides or pair.incorrect is not None,
+            also_correct=tuple(map(reply, pair.also_correct)),
+            also_incorrect=tuple(map(reply, pair.also_incorrect)),
+            spans=_move_spans(pair.spans, pair.clean, clean),
+            corrupted_spans=_move_spans(pair.corrupted_spans, pair.corrupted, corrupted),
+        )
+        messages.append(message)
+    return replace(task, examples=tokenize(messages, model.tokenizer, model.bos, f"task {task.name!r}"))
+
+
+def _apply_template(tokenizer: Any, add_generation_prompt: bool, **messages: str) -> str:
+    """Return messages, role=content, in the chat template."""
+    with wrap_read_errors("the chat template", "it fails on a message of the user"):
+        listed = [{"role": role, "content": content} for role, content in messages.items()]
+        text: str = tokenizer.apply_chat_template(listed, tokenize=False, add_generation_prompt=add_generation_prompt)
+        return text
+
+
+def _render(prompt: str, model: TokenReader) -> str:
+    """Return a prompt as a message of the user, up to where the reply begins."""
+    text = _apply_template(model.tokenizer, True, user=prompt)
+    if prompt.strip() not in text:
+        raise InputError("the chat template changes the text of prompts; use the model without chat")
+    # Many templates begin with the BOS token, which edgewise puts before every prompt itself.
+    return text if model.bos is None else text.removeprefix(str(model.tokenizer.bos_token))
+
+
+def _move_spans(spans: tuple[CharacterSpan, ...], prompt: str, text: str) -> tuple[CharacterSpan, ...]:
+    """Return spans of a prompt as spans of the text that contains it. `end` is where the metric is read."""
+    content = prompt.strip()
+    shift = text.rindex(content) - prompt.index(content)
+    moved = (CharacterSpan(name, start + shift, stop + shift) for name, start, stop in spans if name != END)
+    return (*moved, end_span(text)) if any(span.name == END for span in spans) else tuple(moved)

@@ -78,7 +78,8 @@ def try_tokenize(
                 other_continuation=incorrect[1:],
             )
             for kind, text, prompt in (("clean", pair.clean, clean), ("corrupted", pair.corrupted, corrupted)):
-                if _has_unknown(text, prompt, tokenizer, bos):
+                is_unknown = unknown in (prompt if bos is None else prompt[1:])
+                if is_unknown and str(getattr(tokenizer, "unk_token", None)) not in text:  # the text may spell it out
                     word = _first_unknown_word(text, tokenizer)
                     message = f"the tokenizer doesn't know {word} of the {kind} prompt; choose another"
                     raise UnusableError(message, "with a prompt that the tokenizer doesn't know all of")
@@ -271,12 +272,6 @@ def _describe_lengths(clean: Sequence[int], corrupted: Sequence[int], tokenizer:
         f"the clean prompt has {len(clean)} tokens, the corrupted one {len(corrupted)}: {parts[0]!r} against "
         f"{parts[1]!r} (| separates tokens); patching needs equally many: reword one of them"
     )
-
-
-def _has_unknown(text: str, tokens: Sequence[int], tokenizer: Any, bos: int | None) -> bool:
-    """Whether a prompt has an unknown token, other than one that its text spells out."""
-    prompt = tokens if bos is None else tokens[1:]
-    return unknown_token(tokenizer) in prompt and str(getattr(tokenizer, "unk_token", None)) not in text
 
 
 def _first_unknown_word(text: str, tokenizer: Any) -> str:

@@ -16,8 +16,7 @@ from ...core.ranking import Ranking
 from ...errors import InputError
 from ...evaluate import Attention, faithfulness_intervals
 from ...graph import BaseGraph, Graph, NodeGraph
-from ...io.edge_file import EdgeFile, check_level
-from ...io.formats import FORMATS, read_edge_file
+from ...io.formats import FORMATS, EdgeFile, check_level, read_edge_file
 from ...learn import Learner
 from ...recipes.discovery import Discovery, Outcome
 from ...recipes.run_info import Prompt
