@@ -366,6 +366,18 @@ def test_a_portfolio_keeps_the_recipe_of_the_best_area_where_no_other_is_signifi
         assert mixed.choices == (first, "Greedy", "Greedy")
 
 
+def test_a_portfolio_takes_another_recipe_than_the_learned_one_only_if_it_is_significantly_better():
+    """The learned recipe is 0.03 worse on validation: with much noise, that is chance."""
+    heights = [[0.9, 0.95, 1.0], [0.9, 0.92, 1.0]]  # of greedy, and of ILP on the learned ranking
+
+    def learned(noise):
+        by_scores, by_learner = outcomes(heights, noise)
+        return [by_scores, replace(by_learner, recipe=replace(by_learner.recipe, learner=TopKLearner()))]
+
+    for noise, default in ((0.5, "ILP + Learned"), (0.001, "Greedy")):
+        assert set(portfolio(learned(noise), learned(noise), CMD, "validation").choices) == {default}
+
+
 def test_a_portfolio_is_the_best_recipe_on_the_split_it_chose_on(tiny, tmp_path):
     model, train = tiny
     test = random_task(9, seed=3)

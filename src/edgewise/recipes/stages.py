@@ -17,7 +17,16 @@ from ..core.ranking import Ranking
 from ..core.scores import EdgeScores
 from ..core.statistics import EdgeStatistics, Filter, summarise
 from ..errors import warn
-from ..evaluate import CONFIDENCE, Attention, Curve, Measure, record_attention, resample_heights, strongest_heads
+from ..evaluate import (
+    CONFIDENCE,
+    Attention,
+    Curve,
+    Measure,
+    Resampled,
+    record_attention,
+    resample_heights,
+    strongest_heads,
+)
 from ..evaluate.run_circuits import evaluate_circuits
 from ..learn import Learner
 from ..learn.run_learner import learn_ranking
@@ -243,21 +252,29 @@ def portfolio(validation: Sequence[Outcome], test: Sequence[Outcome], measure: M
     """Return the outcome on test that takes, at every size, a recipe that was chosen on validation.
 
     Which ranking and solver is best differs by size. But the best of many recipes on few examples is often best by
-    chance. So all sizes take the recipe of the best area, except those at which another recipe is significantly better,
-    by a paired comparison at a level that is divided by the number of other recipes. The evaluated examples are not
-    used.
+    chance. So all sizes take the default recipe, except those at which another one is significantly better, by a paired
+    comparison at a level that is divided by the number of other recipes. The default is the learned recipe of the best
+    area, or another recipe if its area is significantly better: composing a learned ranking has already compared it
+    with its warm start. The evaluated examples are not used.
 
     `validation` and `test` are outcomes of the same recipes in the same order; ties go to the first. `split` is the
     name of the examples that recipes are chosen on.
     """
     rows = [row for row, outcome in enumerate(test) if outcome.measure == measure]
-    default = max(rows, key=lambda row: measure.better * validation[row].area)
-    heights = {row: resample_heights(validation[row].curve, measure) for row in rows}
     confidence = 1 - (1 - CONFIDENCE) / max(1, len(rows) - 1)
+
+    def best_of(areas: Mapping[int, Resampled], default: int) -> int:
+        """Return the best of the recipes that are significantly better than the default; the default if none is."""
+        better = [row for row in rows if areas[row].minus(areas[default], confidence).is_better]
+        return max(better, key=lambda row: measure.better * areas[row].estimate, default=default)
+
+    areas = {row: validation[row].resampled for row in rows}
+    learned = [row for row in rows if test[row].recipe.learner is not None] or rows
+    default = best_of(areas, max(learned, key=lambda row: measure.better * areas[row].estimate))
+    heights = {row: resample_heights(validation[row].curve, measure) for row in rows}
     chosen, on_validation = [], []
-    for size, height in enumerate(heights[default]):
-        better = [row for row in rows if heights[row][size].minus(height, confidence).is_better]
-        best = max(better, key=lambda row: measure.better * heights[row][size].estimate, default=default)
+    for size in range(len(heights[default])):
+        best = best_of({row: heights[row][size] for row in rows}, default)
         chosen.append(test[best])
         on_validation.append(float(validation[best].curve.faithfulness[size]))
     first, sizes = chosen[0].curve, range(len(chosen))
