@@ -11,8 +11,11 @@ reach as far to either side of the estimate as the farther tail of the draws, an
 (measured in tests/test_intervals.py).
 
 Resamples of few examples all have the sign that the examples have. Without a true difference, n examples have the same
-sign by chance with probability 2^(1 - n), as in a sign test. So p is never below that, and the interval of a difference
-contains 0 if that is above its level: 95 % needs 6 examples.
+sign by chance with probability 2^(1 - n), as in a sign test. So p is never below that: 95 % needs 6 examples.
+
+The interval of a difference contains 0 if and only if p is above its level. So it is widened where quantiles, which lie
+between two draws, and p, which counts draws, disagree; or where p can't be as small as the level, because of few
+examples or few resamples.
 """
 
 from __future__ import annotations
@@ -114,7 +117,7 @@ class Resampled:
         difference, draws = self.estimate - other.estimate, self.draws - other.draws
         least_p = 2.0 ** (1 - min(self.n_examples, other.n_examples))
         reach, p = _reach(difference, draws, confidence), max(_tail(draws, 0.0), _tail(draws, 2 * difference), least_p)
-        if least_p > 1 - confidence:
+        if p > 1 - confidence:
             reach = max(reach, abs(difference))
         if np.ptp(draws[np.isfinite(draws)]) <= ROUNDING:
             reach, p = 0.0, 1.0
