@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
+from ..errors import InputError
 from ..evaluate.ablations import DEFAULT_ABLATION, Ablation
 from ..evaluate.intervals import faithfulness_intervals
 from ..evaluate.measures import faithfulness
@@ -23,7 +24,7 @@ from ..method import check_is
 from ..models import Model
 from ..models.memory import BUDGET
 from ..runtime.session import DEFAULT_SESSION, Session
-from ..tasks import DEFAULT_METRIC, Metric, Task
+from ..tasks import DEFAULT_METRIC, Metric, Task, check_examples
 from .circuit_tests import (
     MATCHED,
     OUTSIDE,
@@ -39,7 +40,7 @@ from .circuit_tests import (
 from .conditions import run_conditions
 from .random_runs import Evaluate, run_until_farther
 from .verification import DEFAULTS, TESTS, CircuitTest, Verification, VerifySettings
-from .verification_plan import VerificationPlan, inner_nodes, plan_verification
+from .verification_plan import VerificationPlan, check_tests, inner_nodes, plan_verification
 
 FloatArray = NDArray[np.float64]
 
@@ -50,7 +51,7 @@ def verify_circuit(
     circuit: Circuit,
     settings: VerifySettings = DEFAULTS,
     *,
-    tests: Sequence[str] = TESTS,
+    tests: Iterable[str] = TESTS,
     metric: Metric = DEFAULT_METRIC,
     ablation: Ablation = DEFAULT_ABLATION,
     other_tasks: Mapping[str, Task] | None = None,
@@ -97,7 +98,15 @@ def verify_circuit(
     """
     check_is("metric", Metric, metric)
     check_is("ablation", Ablation, ablation)
+    if not isinstance(settings, VerifySettings):
+        raise InputError(f"settings must be VerifySettings, not {settings!r}")
+    check_examples(model, task)
+    if not isinstance(circuit, Circuit):
+        raise InputError(f"a circuit is needed, not {circuit!r}; what `solve` returns has one as `.circuit`")
+    if not isinstance(other_tasks, Mapping | None):
+        raise InputError(f"other_tasks maps names to tasks, such as {{'train': train}}, not {other_tasks!r}")
     check_graph(circuit.graph, model, task)
+    tests = check_tests(tests)
     metric = metric.for_task(task)
     started = time.perf_counter()
     plan = plan_verification(circuit, settings, tests)
@@ -160,7 +169,7 @@ def _test_all(
     ran: Evaluation,
     span: float,
     settings: VerifySettings,
-    tests: Sequence[str],
+    tests: Collection[str],
 ) -> Iterator[CircuitTest]:
     """Yield the result of every test but robustness, from values [circuit, example] by group.
 
