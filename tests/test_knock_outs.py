@@ -10,6 +10,7 @@ from commands import refused, run_command, run_json
 
 from edgewise import (
     Circuit,
+    Graph,
     InputError,
     evaluate_circuits,
     knock_out,
@@ -102,6 +103,17 @@ def test_any_set_of_edges_can_be_cut_in_python(demo):
 )
 def test_names_that_the_model_lacks(demo, names, message):
     with pytest.raises(InputError, match=message):
+        knock_out(*demo, names)
+
+
+def test_a_single_name_or_a_generator_is_cut(demo):
+    assert knock_out_each(*demo, "a3.h2").names == (("a3.h2",),)
+    assert knock_out_each(*demo, (name for name in ("a3.h2", "m0"))).names == (("a3.h2",), ("m0",))
+
+
+@pytest.mark.parametrize("names", [3, [3], Circuit.full(Graph(2, 2, 4))])
+def test_what_is_no_name_is_refused(demo, names):
+    with pytest.raises(InputError, match="names of nodes or edges are needed"):
         knock_out(*demo, names)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -106,7 +107,7 @@ def evaluate_circuits(
     ablation: Ablation = DEFAULT_ABLATION,
     *,
     of_model: Sequence[Metric] = (),
-    rows: Sequence[int] | None = None,
+    rows: Iterable[int] | None = None,
     batch_size: int | None = None,
     memory: int | str = BUDGET,
     session: Session = DEFAULT_SESSION,
@@ -154,6 +155,7 @@ def evaluate_circuits(
     check_examples(model, task)
     metric = metric.for_task(task)
     model, whole = model.pin(), task
+    rows = None if rows is None else _check_rows(rows, whole)
     task = whole if rows is None else whole.part(rows)
     if not isinstance(circuits, Sequence) or not all(isinstance(circuit, Circuit) for circuit in circuits):
         raise InputError(
@@ -203,6 +205,18 @@ def evaluate_circuits(
     model_values = {further.name: values for further, values in zip(of_model, rest, strict=False)}
     values = np.array(rest[len(of_model) :]).reshape(-1, len(task))
     return Evaluation(metric, ablation, values, full, empty, model_values)
+
+
+def _check_rows(rows: Iterable[int], task: Task) -> list[int]:
+    """Return the places of examples. Raise InputError if a task has no example at one of them."""
+    places = list(rows)
+    for place in places:
+        if not isinstance(place, Integral) or isinstance(place, bool) or not 0 <= place < len(task):
+            raise InputError(
+                f"rows are the places of examples, whole numbers from 0 to {len(task) - 1} for task {task.name!r}, but "
+                f"{place!r} was given"
+            )
+    return [int(place) for place in places]
 
 
 def _check_finite(values: FloatArray, task: Task, metric: Metric) -> None:

@@ -5,7 +5,7 @@ Cutting an edge means that it carries what the ablation puts in its place. Cutti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,7 +78,7 @@ class KnockOuts:
 def knock_out(
     model: Model,
     task: Task,
-    nodes_or_edges: str | Sequence[str],
+    nodes_or_edges: str | Iterable[str],
     metric: Metric = DEFAULT_METRIC,
     ablation: Ablation = DEFAULT_ABLATION,
     *,
@@ -114,14 +114,15 @@ def knock_out(
     --------
     >>> edgewise.knock_out(model, task, ["a3.h2", "m0->a3.h0<q>"]).intervals()
     """
-    names = (nodes_or_edges,) if isinstance(nodes_or_edges, str) else tuple(nodes_or_edges)
-    return _run(model, task, [names], metric, ablation, batch_size=batch_size, memory=memory, session=session)
+    return _run(
+        model, task, [_names(nodes_or_edges)], metric, ablation, batch_size=batch_size, memory=memory, session=session
+    )
 
 
 def knock_out_each(
     model: Model,
     task: Task,
-    nodes_or_edges: Sequence[str] | Circuit | None = None,
+    nodes_or_edges: str | Iterable[str] | Circuit | None = None,
     metric: Metric = DEFAULT_METRIC,
     ablation: Ablation = DEFAULT_ABLATION,
     *,
@@ -161,9 +162,19 @@ def knock_out_each(
                 f"the circuit is one of {nodes_or_edges.graph}, but model {model.name!r} has {model.graph}"
             )
         nodes_or_edges = nodes_or_edges.edges
-    names = model.graph.source_names if nodes_or_edges is None else nodes_or_edges
+    names = model.graph.source_names if nodes_or_edges is None else _names(nodes_or_edges)
     sets = [(name,) for name in names]
     return _run(model, task, sets, metric, ablation, batch_size=batch_size, memory=memory, session=session)
+
+
+def _names(nodes_or_edges: str | Iterable[str]) -> tuple[str, ...]:
+    """Return names of nodes and edges. Raise InputError if something else is given."""
+    is_list = isinstance(nodes_or_edges, Iterable) and not isinstance(nodes_or_edges, str)
+    names = tuple(nodes_or_edges) if is_list else (nodes_or_edges,)
+    for name in names:
+        if not isinstance(name, str):
+            raise InputError(f"names of nodes or edges are needed, such as a0.h1 or input->m0, not {name!r}")
+    return names  # type: ignore[return-value]
 
 
 def _run(
