@@ -173,6 +173,9 @@ def test_impossible_comparisons_raise():
         compare(draw(10, 0), replace(draw(10, 0), definition=RatioFaithfulness()), CPR)
     with pytest.raises(InputError, match="at least 2"):
         resample(draw(10, 0), CPR, 1)
+    for name, value in (("resamples", "10"), ("resamples", 10.5), ("seed", -1), ("seed", 1.5)):
+        with pytest.raises(InputError, match=name):
+            compare(draw(10, 0), draw(10, 0), CPR, **{name: value})
     with pytest.raises(InputError, match="between 0 and 1"):
         resample(draw(10, 0), CPR).interval(95)
 

@@ -80,6 +80,12 @@ def test_intervals_contain_the_mean_and_narrow_with_confidence(demo):
         assert 0.7 < (wide.high - wide.low) / (2 * 1.96 * error) < 1.15
 
 
+@pytest.mark.parametrize("values", [{"resamples": 0}, {"seed": -1}, {"confidence": 2}])
+def test_impossible_intervals_raise(demo, values):
+    with pytest.raises(InputError, match=next(iter(values))):
+        knock_out(*demo, "m0").intervals(**values)
+
+
 def test_any_set_of_edges_can_be_cut_in_python(demo):
     model, task = demo
     cut = Circuit.full(model.graph).without(["m0", "a3.h2->logits"])

@@ -13,9 +13,9 @@ reach as far to either side of the estimate as the farther tail of the draws, an
 Resamples of few examples all have the sign that the examples have. Without a true difference, n examples have the same
 sign by chance with probability 2^(1 - n), as in a sign test. So p is never below that: 95 % needs 6 examples.
 
-The interval of a difference contains 0 if and only if p is above its level. So it is widened where quantiles, which lie
-between two draws, and p, which counts draws, disagree; or where p can't be as small as the level, because of few
-examples or few resamples.
+The interval of a difference contains 0 if and only if p is above its level, unless all resamples are equal. So it is
+widened where quantiles, which lie between two draws, and p, which counts draws, disagree; or where p can't be as small
+as the level, because of few examples or few resamples.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.statistics import MAX_RESAMPLES, percentile_interval, resampling_weights
-from ..errors import InputError
+from ..errors import InputError, check_number
 from ..method import check_is
 from .curve import Curve, areas
 from .measures import MIB, Faithfulness, Measure, faithfulness
@@ -126,6 +126,7 @@ class Resampled:
 
 def resample(curve: Curve, measure: Measure, resamples: int = RESAMPLES, seed: int = 0) -> Resampled:
     """Return the area of a curve on resampled examples. Equal seeds draw equal examples, so differences are paired."""
+    check_number("resamples", resamples, whole=True)
     if not 2 <= resamples <= MAX_RESAMPLES:
         raise InputError(f"an interval needs at least 2 resamples and at most {MAX_RESAMPLES}, not {resamples}")
     check_is("measure", Measure, measure)
@@ -231,8 +232,6 @@ def faithfulness_intervals(
 
 def _reach(estimate: float, draws: FloatArray, confidence: float) -> float:
     """Return the distance from the estimate to the farther tail of the draws that are defined."""
-    if not 0 < confidence < 1:
-        raise InputError(f"the confidence level must lie between 0 and 1, not at {confidence}")
     defined = draws[np.isfinite(draws)]
     if not len(defined):
         raise InputError("faithfulness is undefined in every resample of the evaluated examples; give more examples")
