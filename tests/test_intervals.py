@@ -8,7 +8,7 @@ import pytest
 from edgewise import CMD, CPR, InputError
 from edgewise.evaluate import Curve, MibFaithfulness, RatioFaithfulness
 from edgewise.evaluate.curve import areas
-from edgewise.evaluate.intervals import Resampled, compare, faithfulness_intervals, resample
+from edgewise.evaluate.intervals import NOT_SIGNIFICANT, Resampled, compare, faithfulness_intervals, resample
 
 SHARES = (0.1, 0.3, 0.6, 1.0)
 HEIGHTS = np.array([0.2, 0.6, 1.1, 1.0])
@@ -147,6 +147,20 @@ def test_few_examples_are_no_more_significant_than_their_signs(n_examples):
     assert result.is_better == (n_examples >= 6) == (result.low > 0)
 
 
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.999])
+def test_a_difference_is_significant_if_and_only_if_p_is_at_most_the_level(confidence):
+    verdicts = set()
+    for seed in range(300):
+        one, other = (np.random.default_rng([seed, part]).normal(size=(8, 1)) for part in range(2))
+        equal = draw(8, seed)
+        shifted = replace(equal, values=equal.values + 0.3 * one.T), replace(equal, values=equal.values + 0.3 * other.T)
+        result = compare(*shifted, CPR, 200, confidence)
+        is_significant = result.verdict != NOT_SIGNIFICANT
+        assert is_significant == (result.p <= 1 - confidence) == (not result.low <= 0 <= result.high)
+        verdicts.add(is_significant)
+    assert verdicts == ({False} if confidence == 0.999 else {True, False})  # of 200 draws, p is at least 0.00995
+
+
 def test_impossible_comparisons_raise():
     with pytest.raises(InputError, match="same examples"):
         compare(draw(10, 0), draw(10, 1), CPR)
@@ -159,6 +173,9 @@ def test_impossible_comparisons_raise():
         compare(draw(10, 0), replace(draw(10, 0), definition=RatioFaithfulness()), CPR)
     with pytest.raises(InputError, match="at least 2"):
         resample(draw(10, 0), CPR, 1)
+    for name, value in (("resamples", "10"), ("resamples", 10.5), ("seed", -1), ("seed", 1.5)):
+        with pytest.raises(InputError, match=name):
+            compare(draw(10, 0), draw(10, 0), CPR, **{name: value})
     with pytest.raises(InputError, match="between 0 and 1"):
         resample(draw(10, 0), CPR).interval(95)
 

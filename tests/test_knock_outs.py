@@ -78,6 +78,12 @@ def test_intervals_contain_the_mean_and_narrow_with_confidence(demo):
         assert 0.7 < (wide.high - wide.low) / (2 * 1.96 * error) < 1.15
 
 
+@pytest.mark.parametrize("values", [{"resamples": 0}, {"seed": -1}, {"confidence": 2}])
+def test_impossible_intervals_raise(demo, values):
+    with pytest.raises(InputError, match=next(iter(values))):
+        knock_out(*demo, "m0").intervals(**values)
+
+
 def test_any_set_of_edges_can_be_cut_in_python(demo):
     model, task = demo
     cut = Circuit.full(model.graph).without(["m0", "a3.h2->logits"])
@@ -101,6 +107,17 @@ def test_any_set_of_edges_can_be_cut_in_python(demo):
 )
 def test_names_that_the_model_lacks(demo, names, message):
     with pytest.raises(InputError, match=message):
+        knock_out(*demo, names)
+
+
+def test_a_single_name_or_a_generator_is_cut(demo):
+    assert knock_out(*demo, "a3.h2", each=True).names == (("a3.h2",),)
+    assert knock_out(*demo, (name for name in ("a3.h2", "m0")), each=True).names == (("a3.h2",), ("m0",))
+
+
+@pytest.mark.parametrize("names", [3, [3]])
+def test_what_is_no_name_is_refused(demo, names):
+    with pytest.raises(InputError, match="names of nodes or edges are needed"):
         knock_out(*demo, names)
 
 

@@ -23,10 +23,13 @@ from edgewise import (
     InputError,
     Recipe,
     SelectionProblem,
+    Session,
     Settings,
+    Store,
     Task,
     discover,
     evaluate_circuits,
+    score_edges,
     solve,
     summarise,
     wrap_model,
@@ -209,3 +212,44 @@ def test_a_selection_in_place_of_a_circuit_gets_advice(model, run):
     for circuits in (selection, [selection], selection.circuit):
         with pytest.raises(InputError, match=r"\[circuit\].*`\.circuit`"):
             evaluate_circuits(model, random_task(5, seed=1), circuits)
+
+
+def test_rows_are_places_of_examples(model, tmp_path):
+    task = random_task(4)
+    circuit = Circuit.full(model.graph).without("m0")
+    session = Session(store=Store(tmp_path / "store"))
+    values = evaluate_circuits(model, task, [circuit]).values
+    chosen = evaluate_circuits(model, task, [circuit], rows=(row for row in (3, 1)), session=session).values
+    assert chosen == pytest.approx(values[:, [3, 1]], abs=1e-5)
+    for rows in ([4], [-1], [0.0], np.ones(4, bool)):
+        with pytest.raises(InputError, match="whole numbers from 0 to 3"):
+            evaluate_circuits(model, task, [circuit], rows=rows)
+
+
+@pytest.mark.parametrize(
+    "values, words",
+    [
+        ({"batch_size": 2.5}, "batch size must be a whole number"),
+        ({"batch_size": "4"}, "batch size must be a whole number"),
+        ({"batch_size": 0}, "at least 1"),
+        ({"sizes": "0.1,1"}, "such as"),
+        ({"sizes": 0.1}, "such as"),
+        ({"sizes": ("0.1", 1)}, "a size must be a number"),
+    ],
+)
+def test_impossible_settings_raise(values, words):
+    with pytest.raises(InputError, match=words):
+        Settings(**values)
+
+
+def test_settings_take_arrays():
+    settings = Settings(sizes=np.array([0.1, 1], np.float64))
+    assert settings == Settings(sizes=(0.1, 1.0)) and {type(size) for size in settings.sizes} == {float}
+
+
+def test_arguments_in_the_place_of_others_get_advice(model):
+    task = random_task(4)
+    with pytest.raises(InputError, match="batch size must be a whole number"):
+        score_edges(model, task, batch_size=2.0)
+    with pytest.raises(InputError, match="settings must be Settings"):
+        discover(model, task, task, [Recipe()])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache, partial
 from html import escape
 
@@ -264,6 +264,57 @@ def test_a_circuit_of_another_model():
     model, task, _ = known("greater-than")
     with pytest.raises(InputError, match="the circuit is one of 4 layers"):
         verify_circuit(model, task, known_circuit("ioi"))
+
+
+def test_tests_may_come_from_a_generator():
+    """It was read once, to check the names, and then no test was run."""
+    model, task, truth = known("induction", 12)
+    names = ["sufficiency", "minimality"]
+    result = verify_circuit(model, task, truth, VerifySettings(n_circuits=3), tests=(name for name in names))
+    assert [test.name for test in result.tests if test.name in names] == names
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (lambda task, truth: (truth, task), "a task is needed, not Circuit"),
+        (lambda task, truth: (task, truth.mask), "a circuit is needed, not array"),
+        (lambda task, truth: (task, truth, {"n_circuits": 5}), "settings must be"),
+    ],
+)
+def test_wrong_arguments_raise(arguments, message):
+    model, task, truth = known("induction", 12)
+    with pytest.raises(InputError, match=message):
+        verify_circuit(model, *arguments(task, truth))
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"tests": "sufficiency"}, "tests come in a list"),
+        ({"tests": 3}, "tests come in a list"),
+        ({"tests": ()}, "no test is to be run"),
+        ({"other_tasks": ["train"]}, "other_tasks maps names to tasks"),
+    ],
+)
+def test_wrong_options_raise(options, message):
+    model, task, truth = known("induction", 12)
+    with pytest.raises(InputError, match=message):
+        verify_circuit(model, task, truth, VerifySettings(n_circuits=3), **options)
+
+
+def test_settings_take_numbers_of_numpy():
+    settings = VerifySettings(n_circuits=np.int64(5), quantile=np.float32(0.5), seed=np.int32(3))
+    assert settings == VerifySettings(n_circuits=5, quantile=0.5, seed=3)
+    assert json.loads(json.dumps(asdict(settings)))["n_circuits"] == 5
+
+
+@pytest.mark.parametrize(
+    "values", [{"seed": -1}, {"seed": 0.5}, {"quantile": "0.9"}, {"n_circuits": True}, {"tolerance": float("nan")}]
+)
+def test_impossible_settings_raise(values):
+    with pytest.raises(InputError, match=next(iter(values))):
+        VerifySettings(**values)
 
 
 def verify(*words):

@@ -90,6 +90,8 @@ def discover(
         If the model fails the task or answers seem swapped, if evaluated examples are few, copies, or also scored.
     """
     check_is("session", Session, session)
+    if not isinstance(settings, Settings):
+        raise InputError(f"settings must be Settings, not {settings!r}; recipes and validation are given by name")
     if type(attention) is not int or attention < 0:
         raise InputError(f"attention must be a whole number of examples, at least 0, not {attention!r}")
     check_minutes(learn_budget)

@@ -236,6 +236,10 @@ def _require_two_rows(scores: EdgeScores) -> None:
 
 def resampling_weights(n_examples: int, resamples: int, seed: int) -> FloatArray:
     """Return the weight [resample, example] of every example in every resample. Rows sum to 1."""
+    for name, value, least, most in (("resamples", resamples, 1, MAX_RESAMPLES), ("seed", seed, 0, MAX_SEED)):
+        check_number(name, value, whole=True)
+        if not least <= value <= most:
+            raise InputError(f"{name} must be from {least} to {most:,}, not {value}")
     drawn = np.random.default_rng(seed).integers(n_examples, size=(resamples, n_examples))
     places = drawn + n_examples * np.arange(resamples)[:, None]
     counts = np.bincount(places.ravel(), minlength=resamples * n_examples)
@@ -251,6 +255,8 @@ def _normal_interval(means: FloatArray, confidence: float, factor: float = 1.0) 
 
 def percentile_interval(draws: FloatArray, confidence: float) -> tuple[FloatArray, FloatArray]:
     """Return the low and the high quantile over the resamples of draws [resample, ...]."""
+    if not 0 < confidence < 1:
+        raise InputError(f"the confidence level must lie between 0 and 1, not at {confidence}")
     tail = (1 - confidence) / 2
     low, high = np.quantile(draws, [tail, 1 - tail], axis=0)
     return low, high

@@ -11,8 +11,11 @@ reach as far to either side of the estimate as the farther tail of the draws, an
 (measured in tests/test_intervals.py).
 
 Resamples of few examples all have the sign that the examples have. Without a true difference, n examples have the same
-sign by chance with probability 2^(1 - n), as in a sign test. So p is never below that, and the interval of a difference
-contains 0 if that is above its level: 95 % needs 6 examples.
+sign by chance with probability 2^(1 - n), as in a sign test. So p is never below that: 95 % needs 6 examples.
+
+The interval of a difference contains 0 if and only if p is above its level, unless all resamples are equal. So it is
+widened where quantiles, which lie between two draws, and p, which counts draws, disagree; or where p can't be as small
+as the level, because of few examples or few resamples.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.statistics import MAX_RESAMPLES, percentile_interval, resampling_weights
-from ..errors import InputError
+from ..errors import InputError, check_number
 from ..method import check_is
 from .curve import Curve, areas
 from .measures import MIB, Faithfulness, Measure, faithfulness
@@ -114,7 +117,7 @@ class Resampled:
         difference, draws = self.estimate - other.estimate, self.draws - other.draws
         least_p = 2.0 ** (1 - min(self.n_examples, other.n_examples))
         reach, p = _reach(difference, draws, confidence), max(_tail(draws, 0.0), _tail(draws, 2 * difference), least_p)
-        if least_p > 1 - confidence:
+        if p > 1 - confidence:
             reach = max(reach, abs(difference))
         if np.ptp(draws[np.isfinite(draws)]) <= ROUNDING:
             reach, p = 0.0, 1.0
@@ -123,6 +126,7 @@ class Resampled:
 
 def resample(curve: Curve, measure: Measure, resamples: int = RESAMPLES, seed: int = 0) -> Resampled:
     """Return the area of a curve on resampled examples. Equal seeds draw equal examples, so differences are paired."""
+    check_number("resamples", resamples, whole=True)
     if not 2 <= resamples <= MAX_RESAMPLES:
         raise InputError(f"an interval needs at least 2 resamples and at most {MAX_RESAMPLES}, not {resamples}")
     check_is("measure", Measure, measure)
@@ -228,8 +232,6 @@ def faithfulness_intervals(
 
 def _reach(estimate: float, draws: FloatArray, confidence: float) -> float:
     """Return the distance from the estimate to the farther tail of the draws that are defined."""
-    if not 0 < confidence < 1:
-        raise InputError(f"the confidence level must lie between 0 and 1, not at {confidence}")
     defined = draws[np.isfinite(draws)]
     if not len(defined):
         raise InputError("faithfulness is undefined in every resample of the evaluated examples; give more examples")

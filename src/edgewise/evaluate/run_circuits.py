@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -106,7 +107,7 @@ def evaluate_circuits(
     ablation: Ablation = DEFAULT_ABLATION,
     *,
     of_model: Sequence[Metric] = (),
-    rows: Sequence[int] | None = None,
+    rows: Iterable[int] | None = None,
     batch_size: int | None = None,
     memory: int | str = BUDGET,
     session: Session = DEFAULT_SESSION,
@@ -154,7 +155,14 @@ def evaluate_circuits(
     check_examples(model, task)
     metric = metric.for_task(task)
     model, whole = model.pin(), task
-    task = whole if rows is None else whole.part(rows)
+    rows = None if rows is None else list(rows)
+    for place in rows or ():
+        if not isinstance(place, Integral) or isinstance(place, bool) or not 0 <= place < len(whole):
+            raise InputError(
+                f"rows are the places of examples, whole numbers from 0 to {len(whole) - 1} for task {whole.name!r}, "
+                f"but {place!r} was given"
+            )
+    task = whole if rows is None else whole.part([int(place) for place in rows])
     if not isinstance(circuits, Sequence) or not all(isinstance(circuit, Circuit) for circuit in circuits):
         raise InputError(
             "circuits come in a list, even a single one: [circuit]; what `solve` returns has one as `.circuit`"

@@ -283,8 +283,8 @@ def read_eap_json(path: Path, level: str | None = None) -> EdgeFile:
     score, mask = _edge_arrays(graph, edges, path)
     if bytes(content.edges).count(b"->") > len(edges):  # msgspec does not notice a repeated key
         raise InputError(f"{path}: an edge is there more than once; give every edge once")
-    content = {"edge": (score, mask)} | _node_arrays(graph, nodes, path, size)
-    return choose_level(path, level, graph, read_about({"edgewise": about}, path), content)
+    by_level: LevelContent = {"edge": (score, mask), **_node_arrays(graph, nodes, path, size)}
+    return choose_level(path, level, graph, read_about({"edgewise": about}, path), by_level)
 
 
 def _node_arrays(graph: Graph, nodes: Mapping[str, Node], path: Path, size: int) -> LevelContent:
@@ -314,8 +314,8 @@ def _node_arrays(graph: Graph, nodes: Mapping[str, Node], path: Path, size: int)
         if neuron_score is not None and node.neurons_scores is not None:
             neuron_score[place] = [np.nan if value is None else value for value in node.neurons_scores]
     sources = slice(graph.n_sources)  # `logits` is in every circuit
-    neurons = tuple(None if values is None else values[sources] for values in (neuron_score, neuron_mask))
-    return {"node": (score[sources], mask[sources]), "neuron": neurons}
+    of_sources = [None if values is None else values[sources] for values in (neuron_score, neuron_mask)]
+    return {"node": (score[sources], mask[sources]), "neuron": (of_sources[0], of_sources[1])}
 
 
 def _edge_arrays(

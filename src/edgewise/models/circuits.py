@@ -354,18 +354,18 @@ class Table:
         return total
 
 
-def _sum_rows(rows: Tensor, terms: Ints, starts: Ints, spans: Tensor | None) -> Tensor:
+def _sum_rows(rows: Tensor, row_numbers: Ints, first_terms: Ints, spans: Tensor | None) -> Tensor:
     """Return sums [place, reader, d_model] of rows [place, row, d_model], place by place.
 
-    terms   [term] the rows to sum, reader by reader
-    starts  [span, reader] where the terms of a reader begin
-    spans   [place] which of the sums a place has; None if there is one span
+    row_numbers  [term] the rows to sum, reader by reader
+    first_terms  [span, reader] where the terms of a reader begin
+    spans        [place] which of the sums a place has; None if there is one span
 
     Sums of half-precision numbers are computed in float32.
     """
     n_places, n_rows, width = rows.shape
     places = torch.arange(n_places, device=rows.device)
-    terms, starts = (torch.as_tensor(x, device=rows.device) for x in (terms, starts))
+    terms, starts = (torch.as_tensor(x, device=rows.device) for x in (row_numbers, first_terms))
     if spans is None:
         index, offsets = places[:, None] * n_rows + terms, places[:, None] * len(terms) + starts
     else:

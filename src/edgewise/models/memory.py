@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
+from ..errors import InputError, check_number
 from ..graph import Graph
 
 BUDGET = 1_000_000_000
@@ -257,8 +257,16 @@ def can_keep_streams(shape: Shape, length: int) -> bool:
 def choose_batch_size(batch_size: int | None, need: Need, memory: int | str) -> int:
     """Return `batch_size`, or if it is None, how many examples fit into `memory` (bytes or '2GB'): at least one."""
     if batch_size is not None:
+        check_batch_size(batch_size)
         return batch_size
     return max(1, min(MAX_BATCH_SIZE, (parse_bytes(memory) - need.fixed) // need.each))
+
+
+def check_batch_size(batch_size: int) -> None:
+    """Raise InputError if a number of examples isn't a whole number of at least 1."""
+    check_number("the batch size", batch_size, whole=True)
+    if batch_size < 1:
+        raise InputError(f"the batch size must be at least 1, not {batch_size}")
 
 
 def parse_bytes(amount: float | str) -> int:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from numbers import Number
 from typing import Any
 
 from ..core.statistics import FILTERS, Bootstrap
-from ..errors import InputError, unknown_name
+from ..errors import InputError, check_number, unknown_name
 from ..evaluate import ABLATIONS, FAITHFULNESS, MIB, SIZES, Ablation, Faithfulness, Patching, RatioFaithfulness
 from ..graph import LEVELS, BaseGraph, Graph, check_one_kind, graph_of_level
 from ..io.records import Decoders, convert_record
 from ..method import as_record, check_is, from_record
-from ..models.memory import BUDGET, parse_bytes
+from ..models.memory import BUDGET, check_batch_size, parse_bytes
 from ..score import SCORERS, EapIg, Scorer
 from ..tasks import METRICS, Metric, Task, TaskMetric
 
@@ -57,14 +58,19 @@ class Settings:
             ("bootstrap", Bootstrap, self.bootstrap),
         ):
             check_is(kind, family, method)
+        if isinstance(self.sizes, str | Number):
+            raise InputError(f"sizes are two or more shares of the edges, such as (0.01, 0.1, 1.0), not {self.sizes!r}")
         sizes = tuple(self.sizes)
+        for size in sizes:
+            check_number("a size", size)
+        sizes = tuple(map(float, sizes))
         if len(sizes) < 2 or not (sizes[0] >= 0 and sizes[-1] <= 1) or sorted(set(sizes)) != list(sizes):
             raise InputError(f"sizes are two or more shares of the edges, increasing, from 0 to 1, not {self.sizes}")
         if self.level not in LEVELS:
             raise unknown_name("level", str(self.level), LEVELS)
         check_one_kind(self.positions, self.level)
-        if self.batch_size is not None and self.batch_size < 1:
-            raise InputError(f"the batch size must be at least 1, not {self.batch_size}")
+        if self.batch_size is not None:
+            check_batch_size(self.batch_size)
         memory = parse_bytes(self.memory)
         object.__setattr__(self, "sizes", sizes)
         object.__setattr__(self, "memory", memory)

@@ -23,6 +23,7 @@ from ..recipes.discovery import Discovery
 from ..recipes.stability import jaccard
 from ..results import read_result
 from ..study import Study
+from ..study.plan import VALIDATION
 from .circuit_summary import TOP, OpenCircuit, beside, describe, edge_tables, open_circuit
 from .formatting import describe_method, format_interval, format_number, format_percent, short_name
 from .tables import DEFAULT_WIDTH, INTERVAL, mark_words, number_tables
@@ -67,13 +68,19 @@ def areas_of_run(result: Discovery) -> list[RecipeAreas]:
 
 
 def areas_of_study(study: Study) -> list[RecipeAreas]:
-    """Return the areas on test, one group per model, task and measure. Validation chose the parameters of recipes."""
-    faithfulness = study.plan.settings.faithfulness
-    return [
-        RecipeAreas(cell.task, cell.model, measure, faithfulness, {r.name: r.resampled for r in repeats})
-        for cell in study.cells
-        for measure, repeats in cell.test.items()
-    ]
+    """Return the areas on test, one group per model, task and measure.
+
+    Validation chose the parameters of every recipe, and one recipe. Of scorers, none was chosen.
+    """
+    faithfulness, groups = study.plan.settings.faithfulness, []
+    for cell in study.cells:
+        for measure, repeats in cell.test.items():
+            areas = {row.name: row.resampled for row in repeats}
+            group = RecipeAreas(cell.task, cell.model, measure, faithfulness, areas)
+            if measure in cell.validation:
+                group = replace(group, chosen=cell.chosen(measure).name, choice=f"chosen on {VALIDATION}")
+            groups.append(group)
+    return groups
 
 
 def compare_recipes(groups: Sequence[RecipeAreas], recipe: str | None = None, other: str | None = None) -> list[Record]:

@@ -9,13 +9,14 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..core.circuit import Circuit
-from ..errors import InputError
+from ..errors import InputError, check_number
 from ..evaluate.ablations import Ablation
 from ..evaluate.intervals import Interval
 from ..tasks import Metric
@@ -58,9 +59,14 @@ class VerifySettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("n_circuits", "permutations"):
-            if type(getattr(self, name)) is not int or getattr(self, name) < 1:
-                raise InputError(f"{name} must be a whole number of at least 1, not {getattr(self, name)!r}")
+        for name in ("n_circuits", "permutations", "seed"):
+            value, least = getattr(self, name), int(name != "seed")
+            if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+                raise InputError(f"{name} must be a whole number of at least {least}, not {value!r}")
+            object.__setattr__(self, name, int(value))  # NumPy's numbers can't be written as JSON
+        for name in ("quantile", "epsilon", "tolerance", "max_difference", "alpha"):
+            check_number(name, getattr(self, name))
+            object.__setattr__(self, name, float(getattr(self, name)))
         for name, low, high in (("quantile", 0, 1), ("epsilon", 0, 0.5), ("alpha", 0, 1)):
             if not low < getattr(self, name) < high:
                 raise InputError(f"{name} must lie between {low} and {high}, not at {getattr(self, name)}")

@@ -5,7 +5,7 @@ Cutting an edge means that it carries what the ablation puts in its place. Cutti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,7 +77,7 @@ class KnockOuts:
 def knock_out(
     model: Model,
     task: Task,
-    nodes_or_edges: str | Sequence[str] | Circuit | None = None,
+    nodes_or_edges: str | Iterable[str] | Circuit | None = None,
     metric: Metric = DEFAULT_METRIC,
     ablation: Ablation = DEFAULT_ABLATION,
     *,
@@ -122,10 +122,15 @@ def knock_out(
     if isinstance(nodes_or_edges, Circuit):
         check_graph(nodes_or_edges.graph, model, task)
         names = nodes_or_edges.edges
-    elif isinstance(nodes_or_edges, str):
-        names = (nodes_or_edges,)
+    elif nodes_or_edges is None:
+        names = model.graph.source_names if each else ()
+    elif isinstance(nodes_or_edges, Iterable) and not isinstance(nodes_or_edges, str):
+        names = tuple(nodes_or_edges)
     else:
-        names = tuple(nodes_or_edges or (model.graph.source_names if each and nodes_or_edges is None else ()))
+        names = (nodes_or_edges,)
+    for name in names:
+        if not isinstance(name, str):
+            raise InputError(f"names of nodes or edges are needed, such as a0.h1 or input->m0, not {name!r}")
     if not names:
         raise InputError("nothing is to be cut; give names of nodes or edges, such as a0.h1 or input->m0")
     sets, everything = tuple((name,) for name in names) if each else (names,), Circuit.full(model.graph)

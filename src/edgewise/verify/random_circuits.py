@@ -7,7 +7,7 @@ of `input`, which connects all others, and any others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -234,7 +234,7 @@ class VerificationPlan:
 
 
 def plan_verification(
-    circuit: Circuit, settings: VerifySettings = DEFAULTS, tests: Sequence[str] = TESTS
+    circuit: Circuit, settings: VerifySettings = DEFAULTS, tests: Iterable[str] = TESTS
 ) -> VerificationPlan:
     """Draw the circuits that the tests need. Equal settings draw equal circuits.
 
@@ -258,10 +258,7 @@ def plan_verification(
         If the circuit is empty or full: it can not be compared with random circuits of its size. If completeness alone
         is to be tested, and the circuit has neither heads nor MLPs.
     """
-    if unknown := [name for name in tests if name not in TESTS]:
-        raise InputError(f"there is no test {unknown[0]!r}; choose from {', '.join(TESTS)}")
-    if not tests:
-        raise InputError(f"no test is to be run; choose from {', '.join(TESTS)}")
+    tests = check_tests(tests)
     pruned, graph, n = circuit.prune(), edge_graph(circuit), settings.n_circuits
     if not pruned.n_edges:
         lost = f" (none of its {circuit.n_edges:,} edges is on a path from input to logits)" if circuit.n_edges else ""
@@ -295,6 +292,18 @@ def plan_verification(
         groups["cut circuit"] = [pruned.without(nodes) for nodes in sets]
         groups["cut model"] = [full.without(nodes) for nodes in sets]
     return VerificationPlan(pruned, {name: tuple(circuits) for name, circuits in groups.items()})
+
+
+def check_tests(tests: Iterable[str]) -> tuple[str, ...]:
+    """Return names of tests, each once. Raise InputError if there are none, or a name is unknown."""
+    if isinstance(tests, str) or not isinstance(tests, Iterable):
+        raise InputError(f"tests come in a list, even a single one, such as [{TESTS[0]!r}], not {tests!r}")
+    names = tuple(dict.fromkeys(tests))
+    if unknown := [name for name in names if name not in TESTS]:
+        raise InputError(f"there is no test {unknown[0]!r}; choose from {', '.join(TESTS)}")
+    if not names:
+        raise InputError(f"no test is to be run; choose from {', '.join(TESTS)}")
+    return names
 
 
 def draw_reference(circuit: Circuit, draws: int, rng: Rng) -> tuple[list[Circuit], list[Circuit]]:

@@ -7,7 +7,7 @@ takes to compare them with the circuit.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,11 +26,11 @@ from ..method import check_is
 from ..models import Model
 from ..models.memory import BUDGET
 from ..runtime.session import DEFAULT_SESSION, Session
-from ..tasks import DEFAULT_METRIC, Metric, Task
+from ..tasks import DEFAULT_METRIC, Metric, Task, check_examples
 from ..tasks.metrics import METRICS
 from . import circuit_tests
 from .circuit_tests import DEFAULTS, ROUNDING, TESTS, CircuitTest, Condition, Verification, VerifySettings, distance
-from .random_circuits import VerificationPlan, inner_nodes, plan_verification
+from .random_circuits import VerificationPlan, check_tests, inner_nodes, plan_verification
 
 FloatArray = NDArray[np.float64]
 # Random circuits run on a part of the examples at a time, of at least this many: smaller batches are slower.
@@ -47,7 +47,7 @@ def verify_circuit(
     circuit: Circuit,
     settings: VerifySettings = DEFAULTS,
     *,
-    tests: Sequence[str] = TESTS,
+    tests: Iterable[str] = TESTS,
     metric: Metric = DEFAULT_METRIC,
     ablation: Ablation = DEFAULT_ABLATION,
     other_tasks: Mapping[str, Task] | None = None,
@@ -94,7 +94,15 @@ def verify_circuit(
     """
     check_is("metric", Metric, metric)
     check_is("ablation", Ablation, ablation)
+    if not isinstance(settings, VerifySettings):
+        raise InputError(f"settings must be VerifySettings, not {settings!r}")
+    check_examples(model, task)
+    if not isinstance(circuit, Circuit):
+        raise InputError(f"a circuit is needed, not {circuit!r}; what `solve` returns has one as `.circuit`")
+    if not isinstance(other_tasks, Mapping | None):
+        raise InputError(f"other_tasks maps names to tasks, such as {{'train': train}}, not {other_tasks!r}")
     check_graph(circuit.graph, model, task)
+    tests = check_tests(tests)
     metric = metric.for_task(task)
     started = time.perf_counter()
     plan = plan_verification(circuit, settings, tests)
