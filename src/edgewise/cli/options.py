@@ -113,7 +113,7 @@ POSITIONS = option(
 )
 LEVEL = option("edge", "Scoring", "What circuits consist of: edges, nodes, or neurons of nodes.", choices=LEVELS)
 FILE_LEVEL = option(
-    None, "Scoring", "Read edges, nodes or neurons of EAP-IG files that have several (default: what they are about).",
+    None, "Circuit", "Read edges, nodes or neurons of EAP-IG files that have several (default: what they are about).",
     "--level", choices=LEVELS,
 )  # fmt: skip
 KAPPA = option(None, "Selection", "Filter: shrink scores by this many standard errors of their mean.")

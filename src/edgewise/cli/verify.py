@@ -151,11 +151,15 @@ def command(
         return
     with name_damaged_file(out_folder):
         print_tables(verification.verdict_tables(record, out.width))
-        print_tables(verification.condition_tables(record, out.width))
+        if conditions := verification.condition_tables(record, out.width):
+            print_tables(conditions)
+            explain(verification.CONDITIONS_LEGEND)
         for line in verification.summary_lines(record):
             say(line)
     explain(
-        "statistic: share of random circuits beaten, of superfluous edges, of wins, of node sets, of conditions; HSIC"
+        "statistic: a share: of random circuits that the circuit beats (sufficiency, necessity), of superfluous edges "
+        "(minimality), of examples on which it beats the model (equivalence), of node sets (completeness), of "
+        "conditions (robustness); for independence, HSIC"
     )
     if minimal is not None:
         say(f"wrote the circuit without superfluous edges to {minimal}")

@@ -36,6 +36,22 @@ small { color: #6b6b6b }
 """
 
 
+# What a failed test says, for a reader who has not read docs/verify.md. Minimality is explained by its list of edges.
+FAILURES = {
+    "sufficiency": "too many random circuits of its size are as close to the model",
+    "sufficiency, matched": "too many circuits with other heads of the same layers are as close to the model",
+    "necessity": "cutting a random circuit often changes the model as much; in a small graph, it may share edges",
+    "necessity, outside": "cutting a random circuit without its edges often changes the model as much",
+    "equivalence": "the circuit beats the model on {:.0%} of the examples, not on about half of them",
+    "independence": "without the circuit, the model's metric still depends on what it was",
+    "completeness": "cutting the same nodes changes circuit and model differently",
+    "robustness": "some conditions fail",
+}
+CONDITIONS_LEGEND = (
+    "a condition passes if the circuit is closer to the model than random circuits, even if its faithfulness is low"
+)
+
+
 def read_verification(folder: Path) -> dict[str, Any] | None:
     """Return the tests of the circuit of a result folder; None if it has none. Raise InputError if they are damaged."""
     path = folder / RECORD
@@ -90,7 +106,10 @@ def summary_lines(record: Mapping[str, Any]) -> list[str]:
         f"{record['edges']:,} of {record['of']:,} {units}, faithfulness {format_number(circuit['estimate'])} "
         f"{interval}, {record['examples']:,} examples of {record['task']} ({record['split']}), {record['ablation']}"
     ]
-    lines += [f"{test['name']}: {test['advice']}" for test in record["tests"] if test["advice"]]
+    for test in record["tests"]:
+        failure = FAILURES.get(test["name"], "") if test["verdict"] == "fails" else ""
+        if text := test["advice"] or failure.format(test["statistic"]):
+            lines.append(f"{test['name']}: {text}")
     if record["superfluous"]:
         shown = ", ".join(record["superfluous"][:TOP_EDGES])
         more = len(record["superfluous"]) - TOP_EDGES
@@ -138,7 +157,8 @@ def verification_page(record: Mapping[str, Any], circuit: str) -> str:
         f"<p><img alt='Faithfulness of the circuit and of random circuits' src='data:image/png;base64,{image}'></p>",
     ]
     if conditions:
-        parts += ["<h2>Robustness</h2>", _html_table(("condition", "faithfulness", "beats", "p", ""), conditions)]
+        parts += [f"<h2>Robustness</h2><p>{CONDITIONS_LEGEND.capitalize()}.</p>"]
+        parts += [_html_table(("condition", "faithfulness", "beats", "p", ""), conditions)]
     if edge_rows:
         heads = ("edge", "faithfulness lost", "exceeds random", "p", "")
         parts += ["<h2>Edges, cut from the circuit one at a time</h2>", _html_table(heads, edge_rows)]

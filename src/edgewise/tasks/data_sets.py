@@ -186,7 +186,7 @@ def read_data_set(name: str, copy: Path | None, split: str, tokenizer: Any, bos:
 
 
 def parse_columns(text: str) -> dict[str, str]:
-    """Return the columns of `clean=prompt,corrupted=other.prompt`: name of a task's column -> field of the data set or file."""
+    """Return column of a task -> field of the file or data set, of `clean=prompt,corrupted=other.prompt`."""
     columns = {}
     for part in text.split(","):
         name, equals, field = (piece.strip() for piece in part.partition("="))

@@ -209,18 +209,18 @@ def parse_file(path: Path, columns: Mapping[str, str] | None = None) -> Numbered
             advice = "; an array needs a file named .json" if isinstance(value, list) else ""
             problems[number] = f"{place} must be a JSON object, not {type(value).__name__}{advice}"
     if columns and rows:
-        for column, field in columns.items():
+        for column, name in columns.items():
             if not any(column in row for row in rows.values()):
-                raise _lacks_field(path, field, first_names)
+                raise _lacks_field(path, name, first_names)
     return NumberedRows(rows, problems, more)
 
 
 def rename_columns(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
     """Return a row with the columns of a task; `columns` has the field of each. A dot leads into a nested field."""
     renamed = {}
-    for column, field in columns.items():
+    for column, name in columns.items():
         with suppress(KeyError):
-            renamed[column] = descend(row, field)
+            renamed[column] = descend(row, name)
     return {name: value for name, value in row.items() if name not in {*columns, *columns.values()}} | renamed
 
 
@@ -270,9 +270,9 @@ def _csv_rows(path: Path, text: str, columns: Mapping[str, str]) -> NumberedRows
         for name, count in Counter(header).items():
             if count > 1:
                 raise InputError(f"{path} has the column {name!r} twice")
-        for field in columns.values():
-            if field not in header:
-                raise _lacks_field(path, field, header)
+        for name in columns.values():
+            if name not in header:
+                raise _lacks_field(path, name, header)
         names = list(name_columns(rename_columns(dict.fromkeys(header), columns)))
         if names and not any(set(columns[:N_REQUIRED]) <= set(names) for columns in (TEXT, TOKENS)):
             missing = ", ".join(name for name in TEXT if name not in names)
