@@ -136,7 +136,8 @@ def load_task(
             raise unknown_name("split", split, SPLITS)
         if model.tokenizer is None:
             raise InputError(
-                f"task {name!r} is made of text, but model {model.name!r} has no tokenizer; give a task file of tokens"
+                f"task {name!r} is made of text, but model {model.name!r} has no tokenizer; give one to "
+                "wrap_model(module, tokenizer), or a task file of tokens"
             )
         data_set, equals, copy = name.partition("=")
         if data_set in DATA_SETS:
