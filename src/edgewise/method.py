@@ -80,7 +80,7 @@ def check_is(kind: str, family: type, value: object) -> None:
 def _write_object(family: type, value: object) -> str:
     """Return the end of a sentence that says how to write an object, for a class or the name of a class; else ""."""
     named = (kind for kind in _subclasses(family) if kind is value or (isinstance(value, str) and kind.name == value))
-    kind = next(named, None)
+    kind: Any = next(named, None)
     if kind is None:
         return ""
     package = kind.__module__.rpartition(".")[0]
@@ -88,7 +88,8 @@ def _write_object(family: type, value: object) -> str:
 
 
 def _subclasses(family: type) -> Iterator[Any]:
-    for kind in family.__subclasses__():
+    kinds: list[Any] = family.__subclasses__()
+    for kind in kinds:
         yield kind
         yield from _subclasses(kind)
 

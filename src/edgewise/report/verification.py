@@ -37,15 +37,18 @@ small { color: #6b6b6b }
 
 
 # What a failed test says, for a reader who has not read docs/verify.md. Minimality is explained by its list of edges.
+NOT_MORE = "which is not significantly more than {quantile:.0%}"
 FAILURES = {
-    "sufficiency": "too many random circuits of its size are as close to the model",
-    "sufficiency, matched": "too many circuits with other heads of the same layers are as close to the model",
-    "necessity": "cutting a random circuit often changes the model as much; in a small graph, it may share edges",
-    "necessity, outside": "cutting a random circuit without its edges often changes the model as much",
-    "equivalence": "the circuit beats the model on {:.0%} of the examples, not on about half of them",
+    "sufficiency": f"it is closer to the model than {{share:.0%}} of random circuits, {NOT_MORE}",
+    "sufficiency, matched": f"it is closer to the model than {{share:.0%}} of matched circuits, {NOT_MORE}",
+    "necessity": f"cutting it changes the model more than cutting {{share:.0%}} of random circuits, {NOT_MORE}; "
+    "in a small graph, these often share edges with it",
+    "necessity, outside": "cutting it changes the model more than cutting {share:.0%} of random circuits without its "
+    f"edges, {NOT_MORE}",
+    "equivalence": "it beats the model on {share:.0%} of the examples, which is not significantly near one half",
     "independence": "without the circuit, the model's metric still depends on what it was",
-    "completeness": "cutting the same nodes changes circuit and model differently",
-    "robustness": "some conditions fail",
+    "completeness": f"{{share:.0%}} of the sets of cut nodes change circuit and model alike, {NOT_MORE}",
+    "robustness": "it is sufficient under {share:.0%} of the conditions, not under all",
 }
 CONDITIONS_LEGEND = (
     "a condition passes if the circuit is closer to the model than random circuits, even if its faithfulness is low"
@@ -108,7 +111,8 @@ def summary_lines(record: Mapping[str, Any]) -> list[str]:
     ]
     for test in record["tests"]:
         failure = FAILURES.get(test["name"], "") if test["verdict"] == "fails" else ""
-        if text := test["advice"] or failure.format(test["statistic"]):
+        numbers = {"share": test["statistic"], "quantile": record["settings"]["quantile"]}
+        if text := test["advice"] or failure.format(**numbers):
             lines.append(f"{test['name']}: {text}")
     if record["superfluous"]:
         shown = ", ".join(record["superfluous"][:TOP_EDGES])
