@@ -26,6 +26,7 @@ from edgewise import (
     write_result,
 )
 from edgewise.results import submission
+from edgewise.results.convert import convert
 
 
 def test_pt_goes_all_the_way(edgewise, scores, tmp_path):
@@ -114,6 +115,11 @@ def runs(tmp_path_factory):
     write_result(discover(model, train, validation, recipes=recipes), folder / "validation")
     write_result(discover(model, train, test, recipes=recipes, tune_among=among), folder / "tuned")
     return folder
+
+
+def test_convert_says_where_the_circuits_of_a_run_are(runs, tmp_path):
+    notes = convert(runs / "test", tmp_path / "scores.json").notes
+    assert f"these are the run's scores; its circuits are in {runs / 'test' / 'circuits'}" in notes[-1]
 
 
 def nine(run, measure, folder):
@@ -403,7 +409,7 @@ def test_a_run_names_its_stages_and_what_chose_its_recipe(edgewise, tmp_path):
     words = ("run", "--examples", 10, "--stability", 0, "--learned", "--learn-steps", 1, "--out", tmp_path / "r")
     code, out, err = edgewise(*words)
     assert code == 0 and "recipe: Portfolio, chosen on validation; " in out and "(recipe" not in out
-    assert "ILP + Learned" in out and "Portfolio CMD" in out
+    assert "ILP + Learned" in out and "Portfolio for CMD: " in out
     result = read_result(tmp_path / "r")
     assert result.best(CMD).chosen_on == "validation" and len(result.best(CPR).choices) == 10
     assert edgewise("compare", tmp_path / "r", "learned", "greedy")[0] == edgewise("report", tmp_path / "r")[0] == 0

@@ -159,3 +159,19 @@ def test_command_cuts_the_edges_of_a_circuit():
 )
 def test_wrong_arguments_are_one_line(words, message):
     assert message in refused(run_command, *COMMAND, *words)
+
+
+def test_the_text_of_a_result_has_its_means():
+    demo = load_model("demo")
+    task = load_task("ioi", demo, "test", 4)
+    evaluation = evaluate_circuits(demo, task, [Circuit.full(demo.graph)])
+    model, empty = f"{evaluation.full.mean():.4g}", f"{evaluation.empty.mean():.4g}"
+    assert repr(evaluation) == (
+        "Evaluation(1 circuit x 4 examples, logit-difference, patching; "
+        f"means: model {model}, empty circuit {empty}, circuits {model})"
+    )
+    assert repr(evaluate_circuits(demo, task, [])).endswith(f"model {model}, empty circuit {empty})")
+    ran = knock_out(demo, task, ["a3.h2", "m0"])
+    effect = f"{ran.effects.mean():+.4g}"
+    assert repr(ran) == f"KnockOuts(1 set x 4 examples, logit-difference, patching; effects: a3.h2 and 1 more {effect})"
+    assert repr(knock_out_each(demo, task)).endswith(", ...)")

@@ -484,3 +484,10 @@ def test_an_attribute_of_attention_that_contradicts_the_config_raises_an_input_e
     setattr(part, name, getattr(part, name) / 2)
     with pytest.raises(InputError, match=rf"{name} is .* config"):
         wrap_model(module)
+
+
+def test_a_name_or_a_model_without_tokenizer_is_told_what_to_call():
+    with pytest.raises(InputError, match=r"not str; load_model\('gpt2'\) loads one by its name"):
+        wrap_model("gpt2")
+    with pytest.raises(InputError, match=r"give one to wrap_model\(module, tokenizer\), or a task file of tokens"):
+        load_task("ioi", wrap_model(build("gpt2"), name="tiny"))

@@ -107,8 +107,20 @@ def test_names_and_classes_instead_of_methods_are_errors(model, verb):
     family, call, name, kind = VERBS[verb]
     call(model, kind())
     for given, shown in ((name, repr(name)), (kind, kind.__name__), (None, "None"), (3, "3")):
-        with pytest.raises(InputError, match=rf"^an? [a-z ]+ must be an object .*from {family.__name__}, not {shown}$"):
+        with pytest.raises(
+            InputError, match=rf"^an? [a-z ]+ must be an .*from {family.__name__}, not {shown}($|; write )"
+        ):
             call(model, given)
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [("eap-ig", r"not 'eap-ig'; write EapIg\(\), from edgewise\.score$"),
+     (SCORERS["eap"], r"not Eap; write Eap\(\), from edgewise\.score$"), ("eap-igg", "not 'eap-igg'$")],
+)  # fmt: skip
+def test_names_and_classes_are_told_what_to_write(given, advice):
+    with pytest.raises(InputError, match=advice):
+        Settings(scorer=given)
 
 
 def test_a_method_of_another_family_is_an_error(model):

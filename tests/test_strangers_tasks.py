@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import csv
 import json
 import os
 import time
@@ -16,9 +17,10 @@ import torch
 from commands import GOOD, write
 
 from edgewise import InputError, PromptPair, evaluate_circuits, load_task, make_task, score_edges
+from edgewise.study import Plan
 from edgewise.tasks import Example, Task, check_examples
 from edgewise.tasks.data_sets import check_unpacked_size
-from edgewise.tasks.files import read_rows
+from edgewise.tasks.files import has_splits, read_rows
 
 IDS = {"clean_ids": [3, 4], "corrupted_ids": [3, 5], "correct_id": 6, "incorrect_id": 7}
 
@@ -205,7 +207,7 @@ def test_a_long_list_ends_with_a_count(demo, tmp_path):
     with pytest.raises(InputError) as error:
         load_task(write(tmp_path / "a.jsonl", [{}] * 25), demo)
     lines = str(error.value).splitlines()
-    assert len(lines) == 5 and lines[1].startswith("  example 1 lacks") and lines[4].startswith("  and 22 more with ")
+    assert len(lines) == 3 and lines[1].startswith("  example 1 lacks") and lines[2].startswith("  and 24 more with ")
 
 
 def test_errors_are_grouped_by_cause_with_columns_and_tokens(demo, tmp_path):
@@ -213,15 +215,57 @@ def test_errors_are_grouped_by_cause_with_columns_and_tokens(demo, tmp_path):
     rows = [GOOD | longer if number % 2 else {"prompt": "x", "answer": "y"} for number in range(12)]
     with pytest.raises(InputError) as error:
         load_task(write(tmp_path / "a.jsonl", rows), demo)
-    lacks, unequal = error.value.details[:4], error.value.details[4:]
-    assert [line.split()[1] for line in lacks[:3]] == ["1", "3", "5"] and lacks[3].endswith("problem: 7, 9, 11")
+    lacks, unequal = error.value.details[:2], error.value.details[2:]
+    assert lacks[0].startswith("example 1 lacks") and lacks[1].endswith("5 more with this problem: 3, 5, 7, 9, 11")
     assert "it has 'prompt', 'answer', but a row needs clean" in lacks[0]
-    assert len(unequal) == 4 and unequal[3].startswith("and 3 more")
+    assert len(unequal) == 2 and unequal[1].startswith("and 5 more")
     assert "|to|and' against 'Mary|gave|a|drink|to'" in unequal[0]
     table = tmp_path / "a.csv"
     table.write_text("prompt,answer\nx,y\n")
     with pytest.raises(InputError, match="it has 'prompt', 'answer', but needs clean, corrupted"):
         load_task(table, demo)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "json"])
+def test_columns_of_a_file_may_have_other_names(demo, tmp_path, suffix):
+    """The file's own column of a name that is given for another one is not used."""
+    names = {"clean": "prompt", "corrupted": "Counterfactual prompt", "correct": "answer", "incorrect": "other"}
+    row = {names[column]: text for column, text in GOOD.items()} | {"clean": "unused", "split": "train"}
+    path = tmp_path / f"task.{suffix}"
+    if suffix == "csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(row))
+            writer.writeheader()
+            writer.writerow(row)
+    else:
+        path.write_text(json.dumps([row] if suffix == "json" else row))
+    (pair,) = (example.text for example in load_task(path, demo, columns=names).examples)
+    assert vars(pair).items() >= GOOD.items()
+    assert has_splits(path, "train", names) and not has_splits(path, "test", names)
+    with pytest.raises(InputError, match=r"has no column 'promt'; it has 'prompt'.*did you mean 'prompt'"):
+        load_task(path, demo, columns=names | {"clean": "promt"})
+    del names["corrupted"]
+    with pytest.raises(InputError, match=r"lacks .*corrupted.*; columns={'clean': 'NAME', \.\.\.} says which"):
+        load_task(path, demo, columns=names)
+
+
+def test_nested_fields_of_a_json_file_can_be_columns(demo, tmp_path):
+    path = write(tmp_path / "a.jsonl", [GOOD | {"corrupted": {"prompt": GOOD["corrupted"]}}])
+    task = load_task(path, demo, columns={"corrupted": "corrupted.prompt"})
+    assert task.examples[0].text.corrupted == GOOD["corrupted"]
+
+
+def test_commands_take_the_columns_of_a_file(edgewise, tmp_path):
+    rows = [{"prompt": GOOD["clean"], "corrupt": GOOD["corrupted"], "correct": " Mary", "incorrect": " John"}] * 2
+    path = write(tmp_path / "a.jsonl", rows)
+    assert "--columns clean=NAME,... says which columns" in edgewise("tasks", path)[2]
+    columns = ("--columns", "clean=prompt,corrupted=corrupt")
+    assert "kept: 2" in edgewise("tasks", path, *columns)[1]
+    folder = tmp_path / "run"
+    edgewise("run", "--task", path, *columns, "--no-learned", "--no-verify", "--stability", "0", "--out", folder)
+    assert f"examples: 2 of {path}" in edgewise("knock-out", "--circuit", folder, "--each")[1].replace("\n", " ")
+    with pytest.raises(InputError, match="columns are for task files and data sets"):
+        Plan("demo", "ioi", columns=(("clean", "prompt"),))
 
 
 def test_tokens_and_lengths_that_the_model_has_not_are_refused_by_every_verb(demo):
@@ -270,7 +314,7 @@ def test_a_file_that_is_no_task_at_all_costs_little(tmp_path):
     lines.write_text("1\n" * 100_000)
     with pytest.raises(InputError, match="100,000 of its rows") as refusal:
         read_rows(lines)
-    assert str(refusal.value).endswith("and 99,980 more") and len(refusal.value.details) == 4
+    assert str(refusal.value).endswith("and 99,980 more") and len(refusal.value.details) == 2
     table = tmp_path / "table.csv"
     table.write_text("a,b\n" * 100_000)
     with pytest.raises(InputError, match="lacks the columns clean, corrupted, correct, incorrect"):

@@ -294,7 +294,7 @@ def test_tasks_of_a_study_are_read_as_the_plan_says(monkeypatch):
     assert calls == read  # a generator has no bad rows
     with pytest.raises(InputError, match="skip_bad=True is for task files"):
         Plan("demo", "ioi", skip_bad=True)
-    with pytest.raises(InputError, match="columns are for data sets"):
+    with pytest.raises(InputError, match="columns are for task files and data sets"):
         Plan("demo", "ioi", columns=(("clean", "b"),))
 
 

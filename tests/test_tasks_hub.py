@@ -53,7 +53,7 @@ def test_bad_data_sets_are_refused_in_one_line(demo, tmp_path):
         load_task(name, demo)
     with pytest.raises(InputError, match="can't be loaded as a data set"):
         load_task(f"hub:{tmp_path / 'none'}", demo, columns=COLUMNS)
-    with pytest.raises(InputError, match="are for data sets"):
+    with pytest.raises(InputError, match="are for task files and data sets"):
         load_task("ioi", demo, columns=COLUMNS)
 
 

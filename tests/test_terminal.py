@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 from commands import refused, run_command, score_file
@@ -16,7 +17,8 @@ from rich.console import Console
 from edgewise import CMD, read_result
 from edgewise.cli import console
 from edgewise.report.study_tables import markdown, terminal
-from edgewise.runtime.progress import progress_bars
+from edgewise.runtime import Session
+from edgewise.runtime.progress import can_draw, progress_bars
 from edgewise.study import Entry, StudyTable, TableRow
 
 
@@ -213,6 +215,17 @@ def test_bars_have_a_time_left_in_a_terminal_also_the_second_time(monkeypatch):
     plain = re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", file.getvalue())
     last = [line for line in plain.splitlines() if "learn" in line][-1]
     assert "1/2" in last and "left -:--:--" in last  # another one began, whose speed isn't known yet
+
+
+def test_a_notebook_without_ipywidgets_has_lines_instead_of_bars(monkeypatch, capsys, recwarn):
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    monkeypatch.setattr("edgewise.runtime.progress.find_spec", lambda name: None)
+    with Session().reporting() as session:
+        session.report("score", 0, 4)
+        session.report("score", 4, 4)
+    assert capsys.readouterr().err == "score: 0 of 4\nscore: 4 of 4 in 0:00:00\n" and not recwarn.list
+    monkeypatch.setattr("edgewise.runtime.progress.find_spec", lambda name: name)
+    assert can_draw()
 
 
 def study_table(is_difference: bool) -> StudyTable:

@@ -28,7 +28,7 @@ from edgewise import (
 from edgewise.cli import verify as verify_command
 from edgewise.evaluate import Mean, Patching
 from edgewise.recipes.settings import Settings
-from edgewise.report.verification import read_verification
+from edgewise.report.verification import read_verification, summary_lines
 from edgewise.report.viewer.view import view_of_run
 from edgewise.results import read_result
 from edgewise.tasks import Kl
@@ -407,6 +407,20 @@ def test_a_run_can_test_its_circuit(tested_run, monkeypatch):
     assert verdicts == {test["name"]: (test["p"], test["verdict"]) for test in record["tests"]}
     for word in ("--verify", "--no-verify"):
         assert "made from other inputs (verify was" in refused(run_command, *RUN, word)
+
+
+def test_failed_tests_are_explained_in_words():
+    """Neither passed tests nor those that have advice of their own."""
+    verdicts = {"necessity": "fails", "equivalence": "fails", "independence": "fails", "completeness": "passes"}
+    tests = [{"name": name, "verdict": verdict, "statistic": 0.24, "advice": ""} for name, verdict in verdicts.items()]
+    tests[2]["advice"] = "own words"
+    numbers = {"estimate": 0.97, "low": 0.96, "high": 0.98}
+    record = {"tests": tests, "faithfulness": numbers, "minimal": {}, "edges": 3, "of": 9, "examples": 80, "task": "a",
+              "split": "test", "ablation": "patching", "superfluous": [], "settings": {"quantile": 0.9}}  # fmt: skip
+    necessity, equivalence, independence = summary_lines(record)[1:]
+    assert "cutting 24% of random circuits, which is not significantly more than 90%; in a small graph" in necessity
+    assert "beats the model on 24% of the examples, which is not significantly near one half" in equivalence
+    assert independence == "independence: own words"
 
 
 def test_a_run_tests_its_circuit_of_pairs_if_asked(tmp_path, monkeypatch):

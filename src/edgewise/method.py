@@ -8,7 +8,7 @@ the functions here read such a mapping.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, cached_property
 from typing import Any, ClassVar, TypeVar
@@ -73,8 +73,25 @@ def check_is(kind: str, family: type, value: object) -> None:
         shown = value.__name__ if isinstance(value, type) else repr(value)
         article = "an" if kind[0] in "aeiou" else "a"
         expected = f"{article} {kind} must be an object of a class that derives from {family.__name__}"
-        raise InputError(f"{expected}, not {shown}")
+        raise InputError(f"{expected}, not {shown}{_write_object(family, value)}")
     check_frozen(value)
+
+
+def _write_object(family: type, value: object) -> str:
+    """Return the end of a sentence that says how to write an object, for a class or the name of a class; else ""."""
+    named = (kind for kind in _subclasses(family) if kind is value or (isinstance(value, str) and kind.name == value))
+    kind: Any = next(named, None)
+    if kind is None:
+        return ""
+    package = kind.__module__.rpartition(".")[0]
+    return f"; write {kind.__name__}()" + (f", from {package}" if package else "")
+
+
+def _subclasses(family: type) -> Iterator[Any]:
+    kinds: list[Any] = family.__subclasses__()
+    for kind in kinds:
+        yield kind
+        yield from _subclasses(kind)
 
 
 def check_frozen(value: object) -> None:

@@ -208,6 +208,7 @@ def _name_options(message: str) -> str:
     """Return a library's message with Python arguments such as device='cpu' written as options, --device cpu."""
     flags = r"\b(trust_remote_code|overwrite|skip_bad|positions)=True"
     message = re.sub(flags, lambda match: f"--{match[1].replace('_', '-')}", message)
+    message = message.replace("columns={'clean': 'NAME', ...} says", "--columns clean=NAME,... says")
     message = message.replace("tune_among=RECIPES", "--tune").replace("layout='", "submission='")
     message = re.sub(r"\b(recipe)=('[^']+')", r"--\1 \2", message)
     message = re.sub(r"\b(device|dtype|bos|engine|level|submission)='([\w:,]+)'", r"--\1 \2", message)

@@ -99,7 +99,7 @@ SPANS = option(
 )  # fmt: skip
 SKIP_BAD = option(False, "Task", "Leave out rows of a task file that can't be used.")
 COLUMNS = option(
-    None, "Task", "For hub:NAME, the fields of the data set: clean=prompt,corrupted=other.prompt,correct=answer."
+    None, "Task", "Names of the columns of a file, or of the fields of hub:NAME: clean=prompt,corrupted=other.prompt."
 )
 METRIC = option(
     AUTO,
@@ -113,7 +113,7 @@ POSITIONS = option(
 )
 LEVEL = option("edge", "Scoring", "What circuits consist of: edges, nodes, or neurons of nodes.", choices=LEVELS)
 FILE_LEVEL = option(
-    None, "Scoring", "Read edges, nodes or neurons of EAP-IG files that have several (default: what they are about).",
+    None, "Circuit", "Read edges, nodes or neurons of EAP-IG files that have several (default: what they are about).",
     "--level", choices=LEVELS,
 )  # fmt: skip
 KAPPA = option(None, "Selection", "Filter: shrink scores by this many standard errors of their mean.")
@@ -176,10 +176,18 @@ class TaskOptions:
 
     def load(self, model: models.Model, split: str) -> tasks.Task:
         """Return the task's examples of a split in the model's tokens."""
-        columns = None if self.columns is None else parse_columns(self.columns)
         return tasks.load_task(
-            self.task, model, split, self.examples, self.seed, self.spans, self.chat, self.skip_bad, columns
+            self.task, model, split, self.examples, self.seed, self.spans, self.chat, self.skip_bad, self.column_names
         )
+
+    @property
+    def column_names(self) -> dict[str, str] | None:
+        """Return column of a task -> column of the file or data set, as far as --columns names them."""
+        return None if self.columns is None else parse_columns(self.columns)
+
+    def has_splits(self, split: str | None = None) -> bool:
+        """Whether the task, a file, has rows with a split, or rows of that split."""
+        return tasks.has_splits(Path(self.task), split, self.column_names)
 
     def load_part(self, model: models.Model, split: str) -> tasks.Task:
         """Return the examples of a split as `run` uses them: of a file without splits, a third of its rows."""
@@ -197,7 +205,7 @@ class TaskOptions:
 
     def load_whole(self, model: models.Model) -> tasks.Task | None:
         """Return all examples of a file without splits that has enough distinct rows to be split; else None."""
-        if not tasks.is_task_file(self.task) or tasks.has_splits(Path(self.task)):
+        if not tasks.is_task_file(self.task) or self.has_splits():
             return None
         whole = replace(self, examples=None).load(model, "train")
         return whole if len(tasks.group_by_prompt(whole.examples)) >= LEAST_SPLIT else None

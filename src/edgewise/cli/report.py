@@ -95,6 +95,7 @@ def show_run(folder: Path, result: Discovery) -> None:
             f"Tuned {measure}: {tuned} against greedy's {format_number(greedy)} on held-out examples of "
             f"{record['train']['split']}: {format_number(lead['difference'], signed=True)} {interval}"
         )
+    units = result.run.graph.units
     for measure, choices in record["portfolio"].items():
         # In a small graph, some sizes have no edges; all recipes are equal there.
         sizes = [(share, name) for share, name in choices.items() if int(float(share) * result.run.graph.n_edges)]
@@ -102,7 +103,8 @@ def show_run(folder: Path, result: Discovery) -> None:
         for name, same in groupby(sizes, lambda size: size[1]):
             shares = [share for share, _ in same]
             ranges.append(f"{shares[0]} {name}" if len(shares) == 1 else f"{shares[0]}-{shares[-1]} {name}")
-        say(f"Portfolio {measure}, by share of the {result.run.graph.units}: {'; '.join(ranges)}")
+        used = f"{sizes[0][1]} at every size" if len(ranges) == 1 else f"by share of the {units}, {'; '.join(ranges)}"
+        say(f"Portfolio for {measure}: {used}")
     show_open(open_run_circuit(result))
     others = [f"edgewise show {folder} --measure {measure}" for measure in list(record["circuits"])[1:]]
     explain(f"more: {'; '.join((*others, f'edgewise compare {folder}', 'edgewise show --help'))}")

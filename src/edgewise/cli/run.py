@@ -27,7 +27,7 @@ from ..report.write_result import write_result
 from ..results import is_result, read_result, read_start, result_summary
 from ..results.result_folder import FILE_PATTERN
 from ..runtime.unit_keys import custom_digests
-from ..tasks import SPLITS, Task, has_splits, is_task_file
+from ..tasks import SPLITS, Task, is_task_file
 from . import options
 from .console import duration, explain, note, print_json, show_forecast, show_progress
 from .options import option
@@ -257,7 +257,7 @@ def _load_splits(
     A file without splits is split, if it has enough distinct rows.
     """
     name, whole = task.task, task.load_whole(model)
-    file = Path(name) if is_task_file(name) else None
+    is_file = is_task_file(name)
     load = partial(task.load_split, whole, model)
     train, test, validation = load("train"), load(split), None
     if whole is not None:
@@ -267,9 +267,9 @@ def _load_splits(
     if tune:
         return train, test, load("validation")
     if not as_published and split != "validation":  # the paper's script chooses on test
-        if whole is not None or file is None or has_splits(file, "validation"):
+        if whole is not None or not is_file or task.has_splits("validation"):
             validation = load("validation")
-        elif has_splits(file):
+        elif task.has_splits():
             note(f"{name} has no rows of split validation, so recipes are chosen on {split}; --tune uses train")
     return train, test, validation
 

@@ -121,6 +121,7 @@ def command(
         names = tuple(dict.fromkeys((*names, *(f"{UNTRAINED}{name.removeprefix(UNTRAINED)}" for name in names))))
     settings = common.build_settings(common.build_bootstrap(10))
     truth = None if truth == options.AUTO else truth  # --truth without a value is the default
+    columns = None if prompts.columns is None else parse_columns(prompts.columns)
     plan = studies.Plan(
         models=names,
         tasks=tasks,
@@ -131,14 +132,14 @@ def command(
         device=model.device,
         dtype=model.dtype,
         bos=model.bos,
-        unsplit=tuple(name for name in tasks if is_task_file(name) and not has_splits(Path(name))),
+        unsplit=tuple(name for name in tasks if is_task_file(name) and not has_splits(Path(name), columns=columns)),
         learner=common.build_learner(seed=0) if common.learned else None,
         trust_remote_code=model.trust_remote_code,
         baselines=not common.as_published,
         spans=prompts.spans,
         chat=prompts.chat,
         skip_bad=prompts.skip_bad,
-        columns=() if prompts.columns is None else tuple(parse_columns(prompts.columns).items()),
+        columns=tuple((columns or {}).items()),
         **({} if scorers is None else _choose_scorers(_names([scorers]), settings, common, grids)),
         truth=truth,
     )
@@ -196,7 +197,7 @@ def _show_notes(plan: studies.Plan, time_limit: float | None) -> None:
         note(f"{name} has no `split` column, so its rows are split into train, validation and test, a third each")
     for name in sorted(set(plan.tasks) - set(plan.unsplit)):  # rows of unsplit files are made distinct
         if is_task_file(name):
-            copies, rows = count_copies(Path(name))
+            copies, rows = count_copies(Path(name), dict(plan.columns) or None)
             if copies:
                 note(f"{copies:,} of the {rows:,} rows of {name} are copies of others; intervals are too narrow")
     if time_limit is not None:

@@ -21,7 +21,7 @@ from ..io.formats import check_holds
 from ..recipes import Discovery, Settings
 from ..report import verification
 from ..report.circuit_summary import open_run_circuit
-from ..tasks import METRICS, SPLITS, Task, has_splits, is_task_file
+from ..tasks import METRICS, SPLITS, Task, is_task_file
 from ..tasks.known import KNOWN
 from . import options
 from .console import explain, note, out, print_json, print_tables, say, show_forecast
@@ -119,8 +119,8 @@ def command(
         check_graph(opened.circuit.graph, loaded, examples)
         others: dict[str, Task] = {}
         if "robustness" in test_names:  # the other splits, as far as the task has them
-            file = Path(task.task) if is_task_file(task.task) else None
-            names = [name for name in SPLITS if name != split and (file is None or has_splits(file, name))]
+            is_file = is_task_file(task.task)
+            names = [name for name in SPLITS if name != split and (not is_file or task.has_splits(name))]
             others = {name: task.load(loaded, name) for name in names}
         work = list_work(plan, examples, measured.build_forecast_settings(batch_size, memory), others, test_names)
         if show_forecast(loaded, work, session, dry_run, json, is_made):
@@ -151,11 +151,15 @@ def command(
         return
     with name_damaged_file(out_folder):
         print_tables(verification.verdict_tables(record, out.width))
-        print_tables(verification.condition_tables(record, out.width))
+        if conditions := verification.condition_tables(record, out.width):
+            print_tables(conditions)
+            explain(verification.CONDITIONS_LEGEND)
         for line in verification.summary_lines(record):
             say(line)
     explain(
-        "statistic: share of random circuits beaten, of superfluous edges, of wins, of node sets, of conditions; HSIC"
+        "statistic: a share: of random circuits that the circuit beats (sufficiency, necessity), of superfluous edges "
+        "(minimality), of examples on which it beats the model (equivalence), of node sets (completeness), of "
+        "conditions (robustness); for independence, HSIC"
     )
     if minimal is not None:
         say(f"wrote the circuit without superfluous edges to {minimal}")

@@ -32,6 +32,8 @@ from .measures import faithfulness
 FloatArray = NDArray[np.float64]
 # Circuits are split into groups until there are 8 work items, but each group has at least 25 circuits.
 MIN_ITEMS, MIN_GROUP = 8, 25
+# The text of a result shows the means of this many circuits or knock-outs.
+SHOWN_MEANS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +58,13 @@ class Evaluation:
 
     def __repr__(self) -> str:
         circuits, examples = self.values.shape
-        return f"Evaluation({circuits:,} circuits x {examples:,} examples, {self.metric.name}, {self.ablation.name})"
+        shape = f"{circuits:,} circuit{'s' * (circuits != 1)} x {examples:,} examples"
+        means = ", ".join(f"{mean:.4g}" for mean in self.values[:SHOWN_MEANS].mean(1)) + ", ..." * (
+            circuits > SHOWN_MEANS
+        )
+        model = f"model {self.full.mean():.4g}, empty circuit {self.empty.mean():.4g}"
+        circuits_text = f", circuits {means}" if circuits else ""
+        return f"Evaluation({shape}, {self.metric.name}, {self.ablation.name}; means: {model}{circuits_text})"
 
 
 @dataclass(frozen=True, eq=False)

@@ -156,7 +156,8 @@ def wrap_model(module: Any, tokenizer: Any = None, name: str = "model", bos: str
         infinite, on the device meta, or made under `torch.inference_mode`.
     """
     if not isinstance(module, torch.nn.Module):
-        raise InputError(f"expected a HuggingFace causal language model, not {type(module).__name__}")
+        advice = f"; load_model({module!r}) loads one by its name" if isinstance(module, str) else ""
+        raise InputError(f"expected a HuggingFace causal language model, not {type(module).__name__}{advice}")
     if is_lens_model(module):
         tokenizer = getattr(module, "tokenizer", None) if tokenizer is None else tokenizer
         with silence_transformers(), default_torch_modes():

@@ -36,6 +36,25 @@ small { color: #6b6b6b }
 """
 
 
+# What a failed test says, for a reader who has not read docs/verify.md. Minimality is explained by its list of edges.
+NOT_MORE = "which is not significantly more than {quantile:.0%}"
+FAILURES = {
+    "sufficiency": f"it is closer to the model than {{share:.0%}} of random circuits, {NOT_MORE}",
+    "sufficiency, matched": f"it is closer to the model than {{share:.0%}} of matched circuits, {NOT_MORE}",
+    "necessity": f"cutting it changes the model more than cutting {{share:.0%}} of random circuits, {NOT_MORE}; "
+    "in a small graph, these often share edges with it",
+    "necessity, outside": "cutting it changes the model more than cutting {share:.0%} of random circuits without its "
+    f"edges, {NOT_MORE}",
+    "equivalence": "it beats the model on {share:.0%} of the examples, which is not significantly near one half",
+    "independence": "without the circuit, the model's metric still depends on what it was",
+    "completeness": f"{{share:.0%}} of the sets of cut nodes change circuit and model alike, {NOT_MORE}",
+    "robustness": "it is sufficient under {share:.0%} of the conditions, not under all",
+}
+CONDITIONS_LEGEND = (
+    "a condition passes if the circuit is closer to the model than random circuits, even if its faithfulness is low"
+)
+
+
 def read_verification(folder: Path) -> dict[str, Any] | None:
     """Return the tests of the circuit of a result folder; None if it has none. Raise InputError if they are damaged."""
     path = folder / RECORD
@@ -90,7 +109,11 @@ def summary_lines(record: Mapping[str, Any]) -> list[str]:
         f"{record['edges']:,} of {record['of']:,} {units}, faithfulness {format_number(circuit['estimate'])} "
         f"{interval}, {record['examples']:,} examples of {record['task']} ({record['split']}), {record['ablation']}"
     ]
-    lines += [f"{test['name']}: {test['advice']}" for test in record["tests"] if test["advice"]]
+    for test in record["tests"]:
+        failure = FAILURES.get(test["name"], "") if test["verdict"] == "fails" else ""
+        numbers = {"share": test["statistic"], "quantile": record["settings"]["quantile"]}
+        if text := test["advice"] or failure.format(**numbers):
+            lines.append(f"{test['name']}: {text}")
     if record["superfluous"]:
         shown = ", ".join(record["superfluous"][:TOP_EDGES])
         more = len(record["superfluous"]) - TOP_EDGES
@@ -138,7 +161,8 @@ def verification_page(record: Mapping[str, Any], circuit: str) -> str:
         f"<p><img alt='Faithfulness of the circuit and of random circuits' src='data:image/png;base64,{image}'></p>",
     ]
     if conditions:
-        parts += ["<h2>Robustness</h2>", _html_table(("condition", "faithfulness", "beats", "p", ""), conditions)]
+        parts += [f"<h2>Robustness</h2><p>{CONDITIONS_LEGEND.capitalize()}.</p>"]
+        parts += [_html_table(("condition", "faithfulness", "beats", "p", ""), conditions)]
     if edge_rows:
         heads = ("edge", "faithfulness lost", "exceeds random", "p", "")
         parts += ["<h2>Edges, cut from the circuit one at a time</h2>", _html_table(heads, edge_rows)]

@@ -177,7 +177,10 @@ def _convert_file(source: Path, target: Path, level: str | None) -> tuple[BaseGr
     if file is None:
         scores = _load_scores(source, level)
         Circuit.empty(scores.graph).save(target, scores.mean(), scores.provenance)
-        return scores.graph, (*_averaged(scores), f"no {scores.graph.unit} is in_graph: a score folder has no circuit")
+        why = "a score folder has no circuit"
+        if is_result(source):
+            why = f"these are the run's scores; its circuits are in {source / 'circuits'}"
+        return scores.graph, (*_averaged(scores), f"no {scores.graph.unit} is in_graph: {why}")
     notes = []
     if file.mask is None:
         notes.append(f"no {file.graph.unit} is in_graph: the source doesn't say")

@@ -1,4 +1,4 @@
-"""Progress: bars in a terminal or a notebook, lines in a log.
+"""Progress: bars in a terminal or a notebook, lines in a log or a notebook without ipywidgets.
 
 Functions report (stage, done, total). A stage is a name, or a name and a detail: "learn: loss 0.0123". It reports its
 start with 0 done. A stage whose `done` falls has started again.
@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
+from importlib.util import find_spec
 
 Progress = Callable[[str, int, int], None]
 # Between two lines of a stage in a log are at least this many seconds, and at least this share of its time so far.
@@ -21,14 +22,19 @@ def ignore_progress(stage: str, done: int, total: int) -> None:
     """Show nothing."""
 
 
-def can_draw() -> bool:
-    """Return whether bars can be drawn: in a terminal or a notebook."""
+def is_watched() -> bool:
+    """Return whether somebody sees progress: in a terminal or a notebook."""
     return sys.stderr.isatty() or "ipykernel" in sys.modules
+
+
+def can_draw() -> bool:
+    """Return whether bars can be drawn: in a terminal, or in a notebook that has ipywidgets."""
+    return is_watched() and ("ipykernel" not in sys.modules or find_spec("ipywidgets") is not None)
 
 
 @contextmanager
 def progress_bars(clock: Callable[[], float] = time.monotonic) -> Iterator[Progress]:
-    """Show a bar per stage on stderr, or lines if it is no terminal: its start, its end, and some in between."""
+    """Show a bar per stage on stderr, or lines if bars can't be drawn: its start, its end, and some in between."""
     from rich import progress as bars
     from rich.console import Console
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ..errors import InputError
 from ..method import check_is
 from .engine import IN_PROCESS, Engine
-from .progress import Progress, can_draw, ignore_progress, progress_bars
+from .progress import Progress, ignore_progress, is_watched, progress_bars
 from .store import NO_STORE, Store
 
 
@@ -24,7 +24,8 @@ class Session:
     engine
         Runs the model: this process by default, `Local()` for several processes, `Ray()` for a cluster.
     progress
-        Called as `progress(stage, done, total)`. None shows a bar in a terminal or a notebook, and nothing elsewhere.
+        Called as `progress(stage, done, total)`. None shows bars in a terminal or a notebook (without ipywidgets,
+        lines), and nothing elsewhere.
     """
 
     store: Store = NO_STORE
@@ -43,7 +44,7 @@ class Session:
     @contextmanager
     def reporting(self) -> Iterator[Session]:
         """Return this session with bars drawn until the end of the `with`, unless it has a `progress` already."""
-        if self.progress is None and can_draw():
+        if self.progress is None and is_watched():
             with progress_bars() as bars:
                 yield replace(self, progress=bars)
         else:

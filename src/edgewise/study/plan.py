@@ -152,7 +152,7 @@ class Plan:
     truth              the true circuit that scorers are compared with: a file or known/NAME. By default that of models
                        known/NAME on their own task.
     spans, chat, skip_bad, columns
-                       as in `load_task`; `columns`, as pairs, are for the tasks hub:NAME
+                       as in `load_task`; `columns`, as pairs, are for task files and the tasks hub:NAME
     """
 
     models: tuple[str, ...] = ("demo",)
@@ -188,8 +188,10 @@ class Plan:
         for kind, names in (("model", self.models), ("task", self.tasks)):
             if len(set(names)) < len(names):
                 raise InputError(f"a study takes every {kind} once, but {', '.join(names)} were given")
-        if self.columns and not any(name.startswith(PREFIX) for name in self.tasks):
-            raise InputError(f"columns are for data sets ('{PREFIX}NAME'), but the tasks are {', '.join(self.tasks)}")
+        if self.columns and not any(map(has_rows, self.tasks)):
+            raise InputError(
+                f"columns are for task files and data sets ('{PREFIX}NAME'), but the tasks are {', '.join(self.tasks)}"
+            )
         if self.skip_bad and not any(map(has_rows, self.tasks)):
             raise InputError(
                 f"skip_bad=True is for task files and data sets ('{PREFIX}NAME'), but the tasks are "

@@ -25,7 +25,6 @@ from ..recipes.stages import MeasureRecipe
 from ..runtime import DEFAULT_SESSION, IN_PROCESS, Engine, Session, unit_key
 from ..score import Scorer
 from ..tasks import Task, has_rows, load_task, load_unsplit
-from ..tasks.data_sets import PREFIX
 from ..tasks.known import KNOWN
 from .folder import (
     Cell,
@@ -162,7 +161,7 @@ def load_splits(
 ) -> dict[str, Task]:
     """Return split -> examples of a task."""
     load = load_unsplit if task in plan.unsplit else load_task
-    columns = dict(plan.columns) if task.startswith(PREFIX) else None
+    columns = dict(plan.columns) if has_rows(task) else None
     skip_bad = plan.skip_bad and has_rows(task)
     how: dict[str, Any] = {"spans": plan.spans, "chat": plan.chat, "skip_bad": skip_bad, "columns": columns}
     return {split: load(task, model, split, plan.examples, seed, **how) for split in splits}

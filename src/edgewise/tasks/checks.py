@@ -59,11 +59,14 @@ def check_rows(source: str, problems: Mapping[int, str], more: int = 0, can_skip
     if problems:
         details = []
         for rows in _group_by_cause(problems):
-            details += [problem for _, problem in rows[:SHOWN_PER_CAUSE]]
-            rest = ", ".join(str(number) for number, _ in rows[SHOWN_PER_CAUSE:MAX_DETAILS])
+            # Rows whose problems have the same text but for their numbers need one line.
+            n_texts = len({problem.replace(str(number), "", 1) for number, problem in rows[:SHOWN_PER_CAUSE]})
+            n_shown = 1 if n_texts == 1 and len(rows) > SHOWN_PER_CAUSE else SHOWN_PER_CAUSE
+            details += [problem for _, problem in rows[:n_shown]]
+            rest = ", ".join(str(number) for number, _ in rows[n_shown:MAX_DETAILS])
             if rest:
                 dots = ", ..." * (len(rows) > MAX_DETAILS)
-                details.append(f"and {len(rows) - SHOWN_PER_CAUSE:,} more with this problem: {rest}{dots}")
+                details.append(f"and {len(rows) - n_shown:,} more with this problem: {rest}{dots}")
         raise InputError(f"{source}: {len(problems) + more:,} of its rows can't be used{advice}", details, more)
 
 

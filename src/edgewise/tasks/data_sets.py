@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from ..errors import InputError, warn
 from ..io.reading import file_size, first_line, wrap_read_errors
 from .checks import check_rows
-from .files import TEXT, TOKENS, VALIDATION_NAMES, NumberedRows, has_surrogate, read_rows, task_of_rows
+from .files import TEXT, TOKENS, VALIDATION_NAMES, NumberedRows, descend, has_surrogate, read_rows, task_of_rows
 from .generators import SPLITS, TENTHS
 from .spans import CharacterSpan, end_span
 from .task import PromptPair, Task, TokenReader
@@ -51,7 +51,7 @@ class Row:
         None if the field, or a level above it, is null. Raise InputError if there is no such field.
         """
         try:
-            return _descend(self.values, field)
+            return descend(self.values, field)
         except KeyError:
             raise InputError(
                 f"{self.where} lacks {field!r}; it has {', '.join(map(repr, self.values)) or 'no fields'}: "
@@ -186,7 +186,7 @@ def read_data_set(name: str, copy: Path | None, split: str, tokenizer: Any, bos:
 
 
 def parse_columns(text: str) -> dict[str, str]:
-    """Return the columns of `clean=prompt,corrupted=other.prompt`: name of a task's column -> field of the data set."""
+    """Return column of a task -> field of the file or data set, of `clean=prompt,corrupted=other.prompt`."""
     columns = {}
     for part in text.split(","):
         name, equals, field = (piece.strip() for piece in part.partition("="))
@@ -284,19 +284,6 @@ def split_files(path: Path, config: str | None, split: str) -> list[Path]:
         f"{path} has no file of split {split!r}; looked for {split}.jsonl and {split}-00000-of-00001.parquet "
         f"in {', '.join(inside)}"
     )
-
-
-def _descend(values: Mapping[str, Any], field: str) -> Any:
-    if field in values:
-        return values[field]
-    parts = field.split(".")
-    for cut in range(1, len(parts)):
-        outer = ".".join(parts[:cut])
-        if outer in values and values[outer] is None:
-            return None
-        if isinstance(values.get(outer), Mapping):
-            return _descend(values[outer], ".".join(parts[cut:]))
-    raise KeyError(field)
 
 
 def _parquet_rows(path: Path) -> list[dict[str, Any]]:

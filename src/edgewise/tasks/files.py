@@ -16,7 +16,7 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Any
 
-from ..errors import MAX_DETAILS, InputError, warn
+from ..errors import MAX_DETAILS, InputError, did_you_mean, warn
 from ..io.reading import file_size, first_line, wrap_read_errors
 from ..io.records import parse_json
 from .checks import check_rows, describe_misfit, warn_of_examples, warn_of_skipped
@@ -33,6 +33,7 @@ NUMBER = "[0-9]{1,18}"
 NUMBERS = f" *{NUMBER}(?:(?: +| *, *){NUMBER})* *"
 LARGEST_FILE = 1 << 30
 SUFFIXES = (".jsonl", ".json", ".csv")
+COLUMNS_ADVICE = "columns={'clean': 'NAME', ...} says which columns of the file these are"
 # Other names of the split validation.
 VALIDATION_NAMES = ("val", "valid", "dev")
 
@@ -49,14 +50,20 @@ class NumberedRows:
     more: int = 0
 
 
-def read_task(path: Path, split: str | None, model: TokenReader, skip_bad: bool = False) -> Task:
+def read_task(
+    path: Path,
+    split: str | None,
+    model: TokenReader,
+    skip_bad: bool = False,
+    columns: Mapping[str, str] | None = None,
+) -> Task:
     """Read a file whose rows have the columns of `TEXT`, or those of `TOKENS` (used as they are, without BOS).
 
     Rows may have a `spans` column, or prompts with markers (see spans.py).
     They may have a `split` column; val, valid and dev are other names of validation. Without the column, all rows are
-    used for every split.
+    used for every split. `columns` names other columns of the file: column of a task -> column of the file.
     """
-    parsed = parse_file(path)
+    parsed = parse_file(path, columns)
     rows, problems = parsed.rows, parsed.problems
     span_names = _span_names(next(iter(rows.values()), {}))  # of the first row of the file, so all splits agree
     has_column = any("split" in row for row in rows.values())
@@ -140,9 +147,9 @@ def task_of_rows(
     return task
 
 
-def has_splits(path: Path, split: str | None = None) -> bool:
+def has_splits(path: Path, split: str | None = None, columns: Mapping[str, str] | None = None) -> bool:
     """Whether a file has rows with a split, or rows of that split. Rows that can't be read don't count."""
-    rows = parse_file(path).rows.values()
+    rows = parse_file(path, columns).rows.values()
     return any("split" in row and (split is None or _has_split(row, split)) for row in rows)
 
 
@@ -151,9 +158,9 @@ def _has_split(row: Mapping[str, Any], split: str) -> bool:
     return value == split.lower() or (split == "validation" and value in VALIDATION_NAMES)
 
 
-def count_copies(path: Path) -> tuple[int, int]:
+def count_copies(path: Path, columns: Mapping[str, str] | None = None) -> tuple[int, int]:
     """Return how many rows of a file repeat an earlier one in all columns, and the number of rows."""
-    rows = [json.dumps(row, sort_keys=True) for row in parse_file(path).rows.values()]
+    rows = [json.dumps(row, sort_keys=True) for row in parse_file(path, columns).rows.values()]
     return len(rows) - len(set(rows)), len(rows)
 
 
@@ -164,10 +171,10 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return list(parsed.rows.values())
 
 
-def parse_file(path: Path) -> NumberedRows:
+def parse_file(path: Path, columns: Mapping[str, str] | None = None) -> NumberedRows:
     """Return the rows of a CSV file, of a .json file with an array, or of a file with one JSON object per line.
 
-    Column names are in lower case. Never read a pipe or a device.
+    Column names are in lower case, and those of a task where `columns` says so. Never read a pipe or a device.
     """
     file_size(path, LARGEST_FILE)
     with wrap_read_errors(path):
@@ -179,7 +186,7 @@ def parse_file(path: Path) -> NumberedRows:
     if "\0" in text:
         raise InputError(f"{path} isn't text: it holds a NUL byte")
     if path.suffix.lower() == ".csv":
-        return _csv_rows(path, text)
+        return _csv_rows(path, text, columns or {})
     values = _json_lines(text)
     if path.suffix.lower() == ".json" and text.lstrip().startswith("["):
         try:
@@ -189,9 +196,11 @@ def parse_file(path: Path) -> NumberedRows:
         values = ((f"row {number}", item) for number, item in enumerate(items, start=1))
     rows, more = {}, 0
     problems: dict[int, str] = {}
+    first_names: list[str] = []
     for number, (place, value) in enumerate(values, start=1):
         if isinstance(value, dict):
-            rows[number] = name_columns(value)
+            first_names = first_names or list(value)
+            rows[number] = name_columns(value if columns is None else rename_columns(value, columns))
         elif len(problems) == MAX_DETAILS:  # a large file that is no task must not fill the memory with problems
             more += 1
         elif isinstance(value, Exception):
@@ -199,7 +208,39 @@ def parse_file(path: Path) -> NumberedRows:
         else:
             advice = "; an array needs a file named .json" if isinstance(value, list) else ""
             problems[number] = f"{place} must be a JSON object, not {type(value).__name__}{advice}"
+    if columns and rows:
+        for column, name in columns.items():
+            if not any(column in row for row in rows.values()):
+                raise _lacks_field(path, name, first_names)
     return NumberedRows(rows, problems, more)
+
+
+def rename_columns(row: Mapping[str, Any], columns: Mapping[str, str]) -> dict[str, Any]:
+    """Return a row with the columns of a task; `columns` has the field of each. A dot leads into a nested field."""
+    renamed = {}
+    for column, name in columns.items():
+        with suppress(KeyError):
+            renamed[column] = descend(row, name)
+    return {name: value for name, value in row.items() if name not in {*columns, *columns.values()}} | renamed
+
+
+def descend(values: Mapping[str, Any], field: str) -> Any:
+    """Return the value of a dotted field, whose levels may be nested. None if a level above it is null."""
+    if field in values:
+        return values[field]
+    parts = field.split(".")
+    for cut in range(1, len(parts)):
+        outer = ".".join(parts[:cut])
+        if outer in values and values[outer] is None:
+            return None
+        if isinstance(values.get(outer), Mapping):
+            return descend(values[outer], ".".join(parts[cut:]))
+    raise KeyError(field)
+
+
+def _lacks_field(path: Path, field: str, names: Sequence[str]) -> InputError:
+    shown = ", ".join(map(short, names[:MAX_DETAILS]))
+    return InputError(f"{path} has no column {field!r}; it has {shown}{did_you_mean(field, names)}")
 
 
 def name_columns(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -220,27 +261,32 @@ def _json_lines(text: str) -> Iterator[tuple[str, Any]]:
                 yield f"line {number}", error
 
 
-def _csv_rows(path: Path, text: str) -> NumberedRows:
+def _csv_rows(path: Path, text: str, columns: Mapping[str, str]) -> NumberedRows:
     advice = "put text that holds a comma in quotes"
     # Not line by line: a quoted cell may have several lines.
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = next((cells for cells in reader if cells), [])
-        names = list(name_columns(dict.fromkeys(header))) if len(set(header)) == len(header) else header
-        repeated = [name for name, count in Counter(names).items() if count > 1]
-        if repeated:
-            raise InputError(f"{path} has the column {repeated[0]!r} twice")
+        for name, count in Counter(header).items():
+            if count > 1:
+                raise InputError(f"{path} has the column {name!r} twice")
+        for name in columns.values():
+            if name not in header:
+                raise _lacks_field(path, name, header)
+        names = list(name_columns(rename_columns(dict.fromkeys(header), columns)))
         if names and not any(set(columns[:N_REQUIRED]) <= set(names) for columns in (TEXT, TOKENS)):
             missing = ", ".join(name for name in TEXT if name not in names)
             raise InputError(
                 f"{path} lacks the columns {missing}; it has {', '.join(map(short, names[:MAX_DETAILS]))}, but needs "
                 f"{', '.join(TEXT)} as text, or {', '.join(TOKENS)}{', with commas between cells' * (len(names) == 1)}"
+                f"; {COLUMNS_ADVICE}"
             )
         # Without the cells that a short row lacks: many columns and many short rows would fill the memory.
         rows, problems = {}, {}
         for number, cells in enumerate(filter(None, reader), start=1):
-            if len(cells) <= len(names):
-                rows[number] = dict(zip(names, cells, strict=False))
+            if len(cells) <= len(header):
+                row = dict(zip(header if columns else names, cells, strict=False))
+                rows[number] = name_columns(rename_columns(row, columns)) if columns else row
             else:
                 problems[number] = f"example {number} has more cells than the header; {advice}"
     except csv.Error as error:
@@ -327,7 +373,7 @@ def _columns(row: Any, columns: tuple[str, ...]) -> dict[str, Any]:
         names = ", ".join([short(name) for name in row if row[name] is not None][:MAX_DETAILS])
         raise InputError(
             f" lacks {', '.join(missing)}; it has {names or 'no columns'}, but a row needs {', '.join(TEXT)} as "
-            f"text, or {', '.join(TOKENS)}"
+            f"text, or {', '.join(TOKENS)}; {COLUMNS_ADVICE}"
         )
     return {column: row[column] for column in columns}
 

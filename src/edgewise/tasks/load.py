@@ -94,7 +94,8 @@ def load_task(
     skip_bad
         Leave out rows of a task file that can't be used, with a warning, instead of raising an error.
     columns
-        For `hub:NAME`, any data set on the hub or in a local folder: column of a task -> field of the data set.
+        Of a task file, or of `hub:NAME` (any data set on the hub or in a local folder): column of a task -> column of
+        the file, or field of the data set.
 
     Returns
     -------
@@ -119,8 +120,8 @@ def load_task(
     if examples is not None and not (isinstance(examples, Integral) and 1 <= examples <= MOST_EXAMPLES):
         raise InputError(f"the number of examples must be a whole number from 1 to {MOST_EXAMPLES:,}, not {examples!r}")
     name = os.path.expanduser(name)
-    if columns and not name.startswith(PREFIX):
-        raise InputError(f"columns are for data sets ('{PREFIX}NAME'), not for task {name!r}")
+    if columns and not has_rows(name):
+        raise InputError(f"columns are for task files and data sets ('{PREFIX}NAME'), not for task {name!r}")
     if skip_bad and not has_rows(name):
         check_task(name)
         raise InputError(
@@ -130,14 +131,15 @@ def load_task(
     if name.startswith(PREFIX):
         task = read_hub(name, split, columns or {}, model, examples, skip_bad)
     elif is_task_file(name):
-        task = read_task(Path(name), split, model, skip_bad).head(examples)
+        task = read_task(Path(name), split, model, skip_bad, columns).head(examples)
     else:
         check_task(name)
         if split not in SPLITS:
             raise unknown_name("split", split, SPLITS)
         if model.tokenizer is None:
             raise InputError(
-                f"task {name!r} is made of text, but model {model.name!r} has no tokenizer; give a task file of tokens"
+                f"task {name!r} is made of text, but model {model.name!r} has no tokenizer; give one to "
+                "wrap_model(module, tokenizer), or a task file of tokens"
             )
         data_set, equals, copy = name.partition("=")
         if data_set in DATA_SETS:

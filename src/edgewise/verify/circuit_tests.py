@@ -345,7 +345,7 @@ def independence(without: FloatArray, model: FloatArray, empty: FloatArray, sett
         n_permutations = round(1 / settings.alpha) - 1
         verdict, advice = TOO_FEW, f"needs at least {MIN_EXAMPLES} examples and {n_permutations} permutations"
     elif p <= settings.alpha and empty_p <= settings.alpha:
-        advice = "the empty circuit fails too: with this ablation, the prompts themselves are dependent"
+        advice = "the empty circuit fails, too, so with this ablation the test says nothing about the circuit"
     return CircuitTest(
         name="independence",
         null="Without the circuit, the model's metric on an example does not depend on the intact model's.",

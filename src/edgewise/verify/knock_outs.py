@@ -16,7 +16,7 @@ from ..core.statistics import percentile_interval, resampling_weights
 from ..errors import InputError
 from ..evaluate.ablations import DEFAULT_ABLATION, Ablation
 from ..evaluate.intervals import CONFIDENCE, RESAMPLES, Interval
-from ..evaluate.run_circuits import check_graph, evaluate_circuits
+from ..evaluate.run_circuits import SHOWN_MEANS, check_graph, evaluate_circuits
 from ..models import Model
 from ..models.memory import BUDGET
 from ..runtime.session import DEFAULT_SESSION, Session
@@ -71,7 +71,16 @@ class KnockOuts:
 
     def __repr__(self) -> str:
         sets, examples = self.values.shape
-        return f"KnockOuts({sets:,} sets x {examples:,} examples, {self.metric.name}, {self.ablation.name})"
+        shape = f"{sets:,} set{'s' * (sets != 1)} x {examples:,} examples"
+        effects = self.effects.mean(1)
+        shown = ", ".join(f"{_label(self.names[row])} {effects[row]:+.4g}" for row in self.order[:SHOWN_MEANS])
+        more = ", ..." * (sets > SHOWN_MEANS)
+        return f"KnockOuts({shape}, {self.metric.name}, {self.ablation.name}; effects: {shown}{more})"
+
+
+def _label(names: tuple[str, ...]) -> str:
+    """Return a short name of a set."""
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1:,} more"
 
 
 def knock_out(
