@@ -21,11 +21,10 @@ from edgewise.recipes.run_info import Prompt
 from edgewise.report import figures
 from edgewise.report.overview import centred_statistics
 from edgewise.report.viewer import page as view_page
-from edgewise.report.viewer.page import page_of
-from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize, plain_view, view_of
+from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize, page_of, plain_view, view_of
 from edgewise.report.write_result import NotShownWarning, write_derived, write_result
 from edgewise.results import read_result
-from edgewise.results.reading import read_attention
+from edgewise.results.result_folder import read_attention
 from edgewise.select import Ilp
 
 EVIL = "</script><script>alert(1)</script><!-- <b>& \"'"

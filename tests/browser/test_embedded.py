@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edgewise.report.viewer.page import page_of
+from edgewise.report.viewer.view import page_of
 
 from .sample_views import mask_of, ranked
 from .viewer_page import ViewerPage

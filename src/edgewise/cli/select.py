@@ -66,7 +66,13 @@ def command(
     are shares of all pairs, and files are .npz. From scores of nodes or neurons, these are selected: sizes are shares
     of those that have a score.
     """
-    chosen_filter = _build_filter(intervals, resamples, kappa, seed)
+    if resamples and kappa is not None:
+        raise InputError("--resamples and --kappa are two filters; give one of them")
+    if intervals.given_intervals and not resamples:
+        raise InputError("--interval, --confidence and --threshold belong to the bootstrap; give --resamples too")
+    chosen_filter: Filter = NO_FILTER if kappa is None else Shrinkage(kappa)
+    if resamples:
+        chosen_filter = intervals.build_bootstrap(resamples, seed)
     requested = edges if size is None else size
     if requested is None or None not in (edges, size):
         raise InputError("give the size of the circuit: either --edges 324 (a count) or --size 0.05 (a share)")
@@ -118,17 +124,6 @@ def command(
         _show(selections, records, pnr)
         title = f"the circuit of {ranking.graph.count(selections[-1].n_requested)}" if has_sizes else "the circuit"
         show_circuit(title, selections[-1].circuit, ranking.value, ranking.signed)
-
-
-def _build_filter(intervals: options.IntervalOptions, resamples: int | None, kappa: float | None, seed: int) -> Filter:
-    """Return the filter. Raise InputError for options of two filters, or of a bootstrap that there isn't."""
-    if resamples and kappa is not None:
-        raise InputError("--resamples and --kappa are two filters; give one of them")
-    if intervals.given_intervals and not resamples:
-        raise InputError("--interval, --confidence and --threshold belong to the bootstrap; give --resamples too")
-    if resamples:
-        return intervals.build_bootstrap(resamples, seed)
-    return NO_FILTER if kappa is None else Shrinkage(kappa)
 
 
 def _read_ranking(

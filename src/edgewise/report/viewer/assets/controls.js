@@ -2,10 +2,10 @@
 
 import { scaled } from "edgewise/board.js";
 import { switched, toMeasure, unfiltered } from "edgewise/choices.js";
-import { CLOSE } from "edgewise/chosen.js";
 import { button, el, icon } from "edgewise/dom.js";
 import { fileName, pageName, pageWith, pngOf, save, svgOf } from "edgewise/export.js";
 import { initial, measuresOf, rowsOf, toAddress } from "edgewise/state.js";
+import { CLOSE } from "edgewise/tip.js";
 
 const ICONS = {
   theme: ["M8 1.5a6.5 6.5 0 1 0 0 13z", "M8 1.5a6.5 6.5 0 0 1 0 13"],

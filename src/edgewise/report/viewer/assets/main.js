@@ -4,7 +4,6 @@ import { aboutPanel } from "edgewise/about.js";
 import { attentionPanel } from "edgewise/attention.js";
 import { board } from "edgewise/board.js";
 import { choices, filtersPanel } from "edgewise/choices.js";
-import { chosen } from "edgewise/chosen.js";
 import { actionsOf, controls, help, isDark, listenKeys } from "edgewise/controls.js";
 import { curvePanel } from "edgewise/curve.js";
 import { load } from "edgewise/data.js";
@@ -16,6 +15,7 @@ import { cellsOf, circuitsOf, shownEdges } from "edgewise/scene.js";
 import { search } from "edgewise/search.js";
 import { changed, fromAddress, TABS, toAddress } from "edgewise/state.js";
 import { count, counted } from "edgewise/text.js";
+import { chosen } from "edgewise/tip.js";
 
 /** Loads the document's view and shows it; errors are shown on the page. */
 export async function start(document) {
