@@ -139,7 +139,7 @@ def test_settings_of_a_run_are_methods_by_name_and_parameters(edgewise, tmp_path
         ("run --steps 0", "`edgewise run --help`"),
         ("run --scorer eap --steps 5", "'eap' takes no steps"),
         ("run --metric magic", "'logit-difference'"),
-        ("run --scorer magic", "choose one of: eap-ig, eap,"),
+        ("run --scorer magic", "is not one of 'eap-ig', 'eap',"),
         ("run --ablation magic", "positional-mean"),
         ("run --time-limit 0", "positive number of seconds"),
         ("run --time-limit inf", "positive number of seconds"),

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from edgewise import Circuit, Graph
 from edgewise.recipes.run_info import Prompt
-from edgewise.report.viewer import page as view_page
+from edgewise.report.viewer import view as view_page
 from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize
 
 from .conftest import TIMEOUT_MS

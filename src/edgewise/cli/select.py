@@ -88,7 +88,13 @@ def command(
     if out_path is not None:
         _check_target(out_path, has_sizes, overwrite or is_made, scores)
     ranking, statistics, origin = _read_ranking(scores, chosen_filter, level)
-    counts = _parse_sizes(requested, ranking.graph, is_count=size is None)
+    n_edges, units, parts = ranking.graph.n_edges, ranking.graph.units, requested.split(",")
+    counts = sorted(
+        parse_count(part, n_edges, units) if size is None else size_to_edges(parse_share(part), n_edges)
+        for part in parts
+    )
+    if len(set(counts)) < len(counts):
+        raise InputError(f"{requested} has a size twice ({', '.join(map(str, counts))} {units}); give each once")
     suffix = NPZ if isinstance(ranking.graph, SpanGraph) else ".json"
     names = [f"circuit-{count}{suffix}" if has_sizes else "" for count in counts]
     if out_path is not None and not has_sizes:
@@ -140,18 +146,6 @@ def _read_ranking(
     scores = EdgeScores.load(path, level)
     statistics = summarise(scores, edge_filter)
     return statistics.ranking, statistics, dict(scores.provenance)
-
-
-def _parse_sizes(requested: str, graph: BaseGraph, is_count: bool) -> list[int]:
-    """Return the numbers of edges of the requested sizes, the smallest first."""
-    parts = requested.split(",")
-    n_edges, units = graph.n_edges, graph.units
-    counts = sorted(
-        parse_count(part, n_edges, units) if is_count else size_to_edges(parse_share(part), n_edges) for part in parts
-    )
-    if len(set(counts)) < len(counts):
-        raise InputError(f"{requested} has a size twice ({', '.join(map(str, counts))} {units}); give each once")
-    return counts
 
 
 def _check_target(path: Path, has_sizes: bool, overwrite: bool, scores: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from ..recipes.settings import published_words
 from ..study import Cell, Entry, Plan, Study, StudyTable, study_tables
 from ..study.folder import FILE_PATTERN, write_study_data
 from ..study.tables import BETTER, DIGITS
-from .figures.curves import costs_figure, study_figure
+from .figures import figures_of
 from .figures.style import draw_files
 from .formatting import (
     format_interval,
@@ -93,8 +92,8 @@ def write_tables(study: Study, folder: Path) -> None:
     ]  # fmt: skip
     write_text(folder / "curves.csv", csv_text(curves))
     write_json(folder / "tables.json", content)
-    costs = {"costs": partial(costs_figure, study)} if study.plan.scorers else {}
-    for name, image in draw_files({"figure": partial(study_figure, study), **costs}).items():
+    figures = {name.replace("study", "figure"): draw for name, draw in figures_of(study).items()}
+    for name, image in draw_files(figures).items():
         write_bytes(folder / name, image)
     write_readme(folder, study_page(study.plan, folder))  # last: it lists all files
 

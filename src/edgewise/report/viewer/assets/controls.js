@@ -12,8 +12,6 @@ const ICONS = {
   full: ["M2 6V2h4", "M10 2h4v4", "M14 10v4h-4", "M6 14H2v-4"],
 };
 
-const EMBEDDED = "The end of the link is copied: add it to the address of viewer.html";
-
 /** The page's keys, and what each does in words. */
 export const KEYS = [
   ["← →", "smaller or larger circuit"],
@@ -46,14 +44,10 @@ export function actionsOf(document, view, { state, update, palette, say, loaded 
       save(document, pageName(view), new Blob([pageWith(loaded, view, notes)], { type: "text/html" }));
     },
     link: async () => {
-      const address = toAddress(view, state());
+      const page = location.href.split("#")[0];
       // A page that is embedded in another has no address of its own.
-      if (["about:", "data:", "blob:"].includes(location.protocol)) {
-        const copied = await copy(document, address);
-        say(copied && address ? EMBEDDED : "This page is embedded: open viewer.html by itself to get a link");
-        return;
-      }
-      const copied = await copy(document, location.href.split("#")[0] + address);
+      if (/^(about|data|blob):/.test(page)) return void say("This page is embedded: open viewer.html by itself to get a link");
+      const copied = await navigator.clipboard?.writeText(page + toAddress(view, state())).then(() => true, () => false);
       const done = "The link to exactly this picture is copied";
       say((copied ? done : "Copy the page's address: it describes this picture") +
         (location.protocol === "file:" ? ". It works where this file lies at the same place: send it, too" : ""));
@@ -76,21 +70,6 @@ export function actionsOf(document, view, { state, update, palette, say, loaded 
       else update({ pins: pins.includes(node) ? pins.filter((one) => one !== node) : [...pins, node] });
     },
   };
-}
-
-async function copy(document, words) {
-  try {
-    await navigator.clipboard.writeText(words);
-    return true;
-  } catch { // a page from disk may not be allowed to: the old way still works there
-    const field = el("textarea", { "aria-hidden": "true" });
-    field.value = words;
-    document.body.append(field);
-    field.select();
-    const done = document.execCommand("copy");
-    field.remove();
-    return done;
-  }
 }
 
 /** Fills the toolbar and the zoom buttons. */
