@@ -22,8 +22,7 @@ from edgewise.graph import Graph
 from edgewise.recipes.recipe import paper_recipes, select_circuits
 from edgewise.recipes.run_info import Prompt
 from edgewise.recipes.settings import DEFAULTS
-from edgewise.report.viewer.page import page_of
-from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize
+from edgewise.report.viewer.view import View, ViewRow, ViewRun, ViewSize, page_of
 
 EXAMPLES, TOKENS = 100, 18
 WORDS = "When Mary and John went to the store , John gave a drink of milk to".split()

@@ -177,7 +177,7 @@ def empty_figure(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if request.path.name != "test_figures.py":
             patch.setattr(figures, "FIGURES", {"faithfulness": lambda *_: NotebookFigure(figsize=(1, 1))})
-            patch.setattr("edgewise.report.study_tables.study_figure", lambda *_: NotebookFigure(figsize=(1, 1)))
+            patch.setattr(figures, "study_figure", lambda *_: NotebookFigure(figsize=(1, 1)))
         yield
 
 

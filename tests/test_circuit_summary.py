@@ -373,7 +373,7 @@ def test_paths_without_a_circuit_raise_an_error_with_advice(runs, tmp_path):
         open_circuit(runs)
     with pytest.raises(InputError, match=r"none\.json"):
         open_circuit(tmp_path / "none.json")
-    with pytest.raises(InputError, match="is one circuit"):
+    with pytest.raises(InputError, match="choose from a result folder"):
         open_circuit(runs / "one" / "circuits" / "cmd-0.3.npz", size="0.3")
 
 
@@ -390,17 +390,13 @@ def test_files_without_scores_open_without_scores(tmp_path):
     assert open_circuit(tmp_path / "some.json").score is None
 
 
-def test_a_file_of_a_folder_is_chosen_by_its_size_at_the_level_that_is_read(tmp_path):
-    """A file of nodes can be read as one of edges, which are more."""
+def test_of_a_folder_of_files_the_largest_circuit_is_opened(tmp_path):
     nodes = NodeGraph(GRAPH)
-    for n_nodes in (4, 6):
-        Circuit(nodes, np.arange(nodes.n_edges) < n_nodes).save(
-            tmp_path / f"nodes-{n_nodes}.json", np.ones(nodes.n_edges)
-        )
-    for n_nodes in (4, 6):
-        edges = Circuit(nodes, np.arange(nodes.n_edges) < n_nodes).plain()
-        opened = open_circuit(tmp_path, size=f"{(edges.n_edges + 0.5) / GRAPH.n_edges}", level="edge")
-        assert opened.circuit == edges
+    circuits = [Circuit(nodes, np.arange(nodes.n_edges) < n_nodes) for n_nodes in (4, 10)]
+    for circuit in circuits:
+        circuit.save(tmp_path / f"nodes-{circuit.n_edges}.json", np.ones(nodes.n_edges))
+    opened = open_circuit(tmp_path, level="edge")
+    assert opened.circuit == circuits[1].plain() and "the last of 2 circuits" in opened.name
 
 
 def test_a_run_of_one_recipe_has_nothing_to_compare():

@@ -39,7 +39,7 @@ from edgewise.report.circuit_summary import KINDS, edge_kinds
 from edgewise.report.figures import FIGURES, circuit, paper_figures, write_figures
 from edgewise.report.figures.curves import study_figure
 from edgewise.report.figures.dots import DECADES, score_bins
-from edgewise.report.figures.style import SCREEN, figure_settings, paper, render
+from edgewise.report.figures.style import SCREEN, Page, figure_settings, render
 from edgewise.select import Selection, Status
 
 SIZES = (0.001, 0.01, 0.05, 0.2, 0.5, 1.0)
@@ -206,7 +206,7 @@ def test_curves_have_a_linear_and_a_logarithmic_axis_and_omit_sizes_without_edge
     for axes, measure in zip(figure.axes, (CMD, CMD, CPR, CPR), strict=True):
         curves = [line for line in axes.lines if len(line.get_xdata()) == len(SIZES) - 1]
         assert all(tuple(line.get_xdata()) == SIZES[1:] for line in curves)
-        for row, line in zip(overview.shown_outcomes(run, measure), curves, strict=True):
+        for row, line in zip(overview.ordered_outcomes(run, measure), curves, strict=True):
             np.testing.assert_allclose(line.get_ydata(), row.curve.faithfulness[1:])
         best, (area,) = run.best(measure).curve, axes.collections
         heights = area.get_paths()[0].vertices[:, 1]
@@ -224,7 +224,7 @@ def test_a_recipe_has_the_same_colour_in_all_panels_unless_it_stands_out(discove
         axes = FIGURES["faithfulness"](run, SCREEN).axes[::2]
     for panel, measure in zip(axes, (CMD, CPR), strict=True):
         lines = [line for line in panel.lines if len(line.get_xdata()) == len(SIZES) - 1]
-        for row, line in zip(overview.shown_outcomes(run, measure), lines, strict=True):
+        for row, line in zip(overview.ordered_outcomes(run, measure), lines, strict=True):
             if line.get_linewidth() <= 1:
                 colours.setdefault(row.name, set()).add(line.get_color())
     assert len(colours) > 5 and all(len(used) == 1 for used in colours.values())
@@ -400,8 +400,8 @@ def test_recipes_of_a_run_have_colours_that_can_be_distinguished(discovery, visi
     ids=str,
 )
 def test_figures_of_papers_have_their_width_and_no_title(discovery, name, run, width):
-    with figure_settings(paper(width)):
-        figure = FIGURES[name](make_run(discovery, **run), paper(width))
+    with figure_settings(Page(width, small=8.0, normal=9.0, is_paper=True)):
+        figure = FIGURES[name](make_run(discovery, **run), Page(width, small=8.0, normal=9.0, is_paper=True))
         check_layout(figure)
     assert figure.get_size_inches()[0] == width and not figure.get_suptitle() and not figure.get_supxlabel()
     texts = [text for text in figure.findobj(Text) if text.get_text().strip() and text.get_visible()]
@@ -411,8 +411,8 @@ def test_figures_of_papers_have_their_width_and_no_title(discovery, name, run, w
 
 @pytest.mark.parametrize("name, width", [("ioi", 5.5), ("W" * 300, 3.25)])
 def test_figures_of_studies_fit_papers(name, width):
-    with figure_settings(paper(width)):
-        check_layout(study_figure(test_untrusted_text.study(name), paper(width)))
+    with figure_settings(Page(width, small=8.0, normal=9.0, is_paper=True)):
+        check_layout(study_figure(test_untrusted_text.study(name), Page(width, small=8.0, normal=9.0, is_paper=True)))
 
 
 def test_the_text_of_paper_figures_is_text_and_files_are_reproducible(discovery, monkeypatch):
@@ -479,14 +479,6 @@ def test_the_strongest_edges_have_their_intervals(discovery):
     assert hollow == unstable[top].tolist() and any(hollow) and not all(hollow)
     intervals = [segment[:, 0] for segment in axes.collections[-1].get_segments()]
     np.testing.assert_allclose(intervals, np.stack([statistics.low[top], statistics.high[top]], axis=1))
-
-
-def test_of_many_recipes_the_best_are_shown_and_the_caption_says_so(discovery):
-    run = make_run(discovery, **MANY | {"names": [*MANY["names"], "Greedy"]})
-    areas, most = [row.area for row in overview.shown_outcomes(run, CMD)], overview.MAX_RECIPES
-    assert areas == sorted(areas) and most <= len(areas) <= most + 2
-    assert "Greedy" in [row.name for row in overview.shown_outcomes(run, CMD)]
-    assert f"Of 61 recipes the best {most}" in overview.omitted_recipes(run)
 
 
 def test_scores_that_differ_by_rounding_have_increasing_bins():

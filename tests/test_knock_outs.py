@@ -174,4 +174,4 @@ def test_the_text_of_a_result_has_its_means():
     ran = knock_out(demo, task, ["a3.h2", "m0"])
     effect = f"{ran.effects.mean():+.4g}"
     assert repr(ran) == f"KnockOuts(1 set x 4 examples, logit-difference, patching; effects: a3.h2 and 1 more {effect})"
-    assert repr(knock_out_each(demo, task)).endswith(", ...)")
+    assert repr(knock_out(demo, task, each=True)).endswith(", ...)")

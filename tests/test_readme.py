@@ -59,7 +59,7 @@ def test_the_readme_describes_every_file_and_array(folder):
         if name.endswith(".npz") and name != "learned.npz":
             assert all(f"`{array}`" in page for array in np.load(folder / name)), name
     assert "integrated circuit performance ratio" in page and "integrated circuit-model distance" in page
-    assert all(words in page for words in ("`tiny`", "eap-ig", "patching", "0.05, 0.3, 1", "5 examples", "4 of"))
+    assert all(words in page for words in ("`tiny`", "eap-ig", "patching", "0.05, 0.3, 1", "5 examples", "4 examples"))
 
 
 def test_the_readme_explains_the_definition_of_faithfulness(folder):

@@ -34,11 +34,11 @@ from edgewise import (
     wrap_model,
     write_result,
 )
-from edgewise.cli.report import run_facts
 from edgewise.evaluate import Faithfulness, Measure
 from edgewise.io.formats import read_edge_file
 from edgewise.recipes import as_published
 from edgewise.report.comparisons import areas_of_run, compare_recipes
+from edgewise.report.overview import run_facts
 from edgewise.report.tables import area_table
 from edgewise.results import convert_to_submission, result_summary, write_run_data
 
@@ -113,24 +113,15 @@ def test_python_and_the_command_line_write_equal_folders(edgewise, tmp_path):
 
 
 def test_exported_circuits_have_the_ranking_that_they_were_selected_from(result, tmp_path):
-    for name, suffix in (("packed", ".npz"), ("json", ".json")):
-        (tmp_path / name).mkdir()
-        write_run_data(tmp_path / name, result, suffix)
+    write_run_data(tmp_path, result)
     for measure in (CMD, CPR):
         exported = result.best(measure)
         for share, circuit, ranking in zip(SIZES, exported.circuits, exported.rankings, strict=True):
-            name = f"circuits/{measure.name.lower()}-{share:g}"
-            packed, full = (
-                read_edge_file(tmp_path / f"packed/{name}.npz"),
-                read_edge_file(tmp_path / f"json/{name}.json"),
-            )
-            for file in (packed, full):
-                assert Circuit(file.graph, file.require_mask()) == circuit and file.about["chosen_on"] == "all"
-            assert packed.about == full.about
-            np.testing.assert_array_equal(full.score, ranking.value)
+            file = read_edge_file(tmp_path / "circuits" / f"{measure.name.lower()}-{share:g}.npz")
+            assert Circuit(file.graph, file.require_mask()) == circuit and file.about["chosen_on"] == "all"
             inside = circuit.mask
-            np.testing.assert_array_equal(packed.score[inside], ranking.value[inside].astype(np.float32))
-            assert np.isnan(packed.score[~inside]).all()
+            np.testing.assert_array_equal(file.score[inside], ranking.value[inside].astype(np.float32))
+            assert np.isnan(file.score[~inside]).all()
 
 
 def test_seconds_of_scoring_are_those_of_computing_the_scores(result):

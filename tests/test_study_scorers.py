@@ -37,7 +37,7 @@ from edgewise import (
 from edgewise.evaluate import compare
 from edgewise.learn import LEARNERS
 from edgewise.recipes.run_info import ModelAccuracy
-from edgewise.report.figures.costs import costs_figure
+from edgewise.report.figures.curves import costs_figure
 from edgewise.report.figures.style import figure_settings
 from edgewise.report.study_tables import terminal
 from edgewise.runtime.session import Session
@@ -56,7 +56,7 @@ from edgewise.study import (
     run_study,
 )
 from edgewise.study.plan import FullSizeIlp
-from edgewise.study.scorers import scorers_for
+from edgewise.study.run import scorers_for
 from edgewise.tasks import METRICS, LogitDifference
 
 MODEL = "known/induction"
@@ -211,12 +211,12 @@ def test_a_stopped_comparison_resumes_with_the_same_numbers(edgewise, finished, 
         return discover(*arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr("edgewise.study.scorers.discover", stop_later)
+        patch.setattr("edgewise.study.run.discover", stop_later)
         assert edgewise(*WORDS, "--out", folder)[0] == 130
     assert not folder.exists() and (tmp_path / ".scorers.partial").is_dir()
     scored = []
     monkeypatch.setattr(Eap, "score", lambda *_: scored.append(1))
-    monkeypatch.setattr("edgewise.study.scorers.WARM_UP_EXAMPLES", 1)
+    monkeypatch.setattr("edgewise.study.run.WARM_UP_EXAMPLES", 1)
     code, out, err = edgewise(*WORDS, "--out", folder, "--json")
     # EAP's second draw of examples was scored when the command was stopped in the call after it.
     assert code == 0 and not scored, err
@@ -357,14 +357,6 @@ def test_bad_input_is_refused_and_nothing_is_written(edgewise, tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     assert message in refused(edgewise, "study", "--model", MODEL, "--examples", "4", *words)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_truth_without_a_value_is_that_of_the_model(edgewise, tmp_path):
-    words = ("study", "--scorers", "eap", "--model", MODEL, "--examples", 4, "--seeds", 1, "--json")
-    own, given = (json.loads(edgewise(*words, *more)[1]) for more in (
-        ("--out", tmp_path / "a", "--truth"), ("--out", tmp_path / "b", "--truth", MODEL)
-    ))  # fmt: skip
-    assert own["cells"][0]["true_edges"] == given["cells"][0]["true_edges"] > 0
 
 
 def test_truth_may_be_a_file(tmp_path):

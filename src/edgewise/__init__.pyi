@@ -42,7 +42,7 @@ from .recipes.settings import Settings as Settings
 from .recipes.stability import jaccard as jaccard
 from .recipes.tuning import tune as tune
 from .report.write_result import write_result as write_result
-from .results.reading import read_result as read_result
+from .results.result_folder import read_result as read_result
 from .runtime.local_engine import Local as Local
 from .runtime.ray_engine import Ray as Ray
 from .runtime.session import Session as Session

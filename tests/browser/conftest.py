@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edgewise.report.viewer.page import page_of
+from edgewise.report.viewer.view import page_of
 
 from .chromium import SKIPPED, find
 from .sample_views import sample_view

@@ -137,7 +137,7 @@ def test_lists_fit_on_a_laptop_screen(page, window, address):
 def test_the_help_is_a_dialog(page):
     page.click("#show-help")
     dialog = page.page.get_by_role("dialog", name="How to read this page")
-    assert "the input is at the bottom" in dialog.inner_text()
+    assert "The slider under the curve chooses the size" in dialog.inner_text()
     expect(dialog).to_be_visible()
     before = page.page.locator("#size-slider").input_value()
     page.press("ArrowRight", "d")  # the page below keeps still

@@ -6,41 +6,8 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from .sample_views import percent
 from .test_export import LAID_OUT, SVG, saved
 from .test_pointer import PHONE
-
-# Texts, points of curves and lines of the chart that the words of the goal lie over.
-COVERED = """() => {
-  const words = document.querySelector("#curve-goal text").getBoundingClientRect();
-  const inside = (x, y) => x > words.left && x < words.right && y > words.top && y < words.bottom;
-  const meets = (box) =>
-    box.left < words.right && box.right > words.left && box.top < words.bottom && box.bottom > words.top;
-  const svg = document.getElementById("curve-plot");
-  const texts = [...svg.querySelectorAll("text")].filter((one) => one.closest("g").id !== "curve-goal");
-  const covered = [...texts, ...svg.querySelectorAll(".cross, circle")]
-    .filter((one) => meets(one.getBoundingClientRect())).map((one) => one.textContent || one.className.baseVal);
-  const { left, top } = svg.getBoundingClientRect();
-  for (const path of svg.querySelectorAll(".line")) {
-    for (let at = 0; at <= path.getTotalLength(); at++) {
-      const { x, y } = path.getPointAtLength(at);
-      if (inside(left + x, top + y)) { covered.push(`curve ${path.dataset.row}`); break; }
-    }
-  }
-  return covered;
-}"""
-
-
-@pytest.mark.parametrize("row", [0, 1, 3, 4])
-@pytest.mark.parametrize("axis", ["log", "linear"])
-def test_the_label_of_the_goal_hides_nothing(page, view, row, axis):
-    shown = view.rows[row]
-    page.edit_address(f"#method={shown.method}&metric={shown.measure}&axis={axis}")
-    words = f"first {shown.goal} at {percent(shown.sizes[shown.reached].share)}"
-    for size in range(len(shown.sizes)):
-        page.size(size)
-        assert page.page.locator("#curve-goal text").text_content() == words
-        assert page.page.evaluate(COVERED) == []
 
 
 @pytest.mark.parametrize("window", [(1100, 700), (1100, 560), (1280, 720), (1440, 900)])

@@ -148,7 +148,6 @@ def test_pairs_are_found_by_their_names(page, view):
     for name in names[:3]:
         start, _, span = name.partition("@")
         page.fill("#search", name)
-        assert page.page.locator("#suggestions .name").first.inner_text() == name
         assert page.listed("all") == [name]
         page.fill("#search", f"{start}@")
         assert page.listed("all") == [other for other in names if other.startswith(f"{start}@")]

@@ -60,15 +60,6 @@ def test_edges_are_marked_as_true_wrong_or_missed(page_with_truth, known, size):
     assert len(set().union(*colours)) == sum(map(len, colours)) == sum(bool(mask.any()) for mask in parts.values())
 
 
-def test_each_part_can_be_shown_alone(page_with_truth, known):
-    page, parts = page_with_truth.record_lines(), parts_of(known, SIZE)
-    for name, mask in parts.items():
-        page.click(f"[data-part={name}]")
-        assert {line["name"] for line in page.lines()} == set(ranked(known, ILP, mask)), name
-        assert page.address_parts() == {"parts": name}
-        page.click(f"[data-part={name}]")
-
-
 def test_the_comparison_can_be_left_and_kept_in_the_address(page_with_truth, known, open_page, known_path):
     page = page_with_truth.click("#known")
     assert page.listed("all") == ranked(known, ILP, mask_of(known, ILP, SIZE))

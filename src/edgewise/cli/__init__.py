@@ -176,7 +176,7 @@ def main() -> None:
     with flush_output():
         try:
             check_arguments(sys.argv[1:])
-            sys.exit(app(_complete_truth(sys.argv[1:]), prog_name="edgewise", standalone_mode=False))
+            sys.exit(app(prog_name="edgewise", standalone_mode=False))
         except UsageError as error:
             _exit(_usage_message(error))
         except InputError as error:
@@ -189,19 +189,6 @@ def main() -> None:
             _exit(f"not enough memory: {error or 'use fewer examples, or a smaller --batch-size'}")
         except typer.Abort:  # typer's form of Ctrl-C
             raise KeyboardInterrupt from None
-
-
-def _complete_truth(arguments: list[str]) -> list[str]:
-    """Return the arguments with `auto` after a --truth that has no value. typer has no options of optional value.
-
-    A folder after it is what to show: a true circuit is a file, or known/NAME.
-    """
-    completed: list[str] = []
-    for argument in [*arguments, "-"]:
-        if completed[-1:] == ["--truth"] and (argument.startswith("-") or os.path.isdir(argument)):
-            completed.append(options.AUTO)
-        completed.append(argument)
-    return completed[:-1]
 
 
 def _name_options(message: str) -> str:

@@ -12,7 +12,7 @@ import typer
 from ..errors import InputError
 from ..io.formats import FORMATS
 from ..report import comparisons
-from ..report.circuit_summary import open_circuit
+from ..report.circuit_summary import beside, edge_tables, open_circuit
 from ..report.formatting import format_number
 from ..report.tables import MARKS_LEGEND
 from ..results import is_result, read_result
@@ -116,7 +116,9 @@ def _show_pair(pair: dict[str, Any]) -> None:
     shared, only_here, only_there = (f"{pair[name]:,}" for name in ("shared", "only_here", "only_there"))
     say(f"shared: {shared}; only here: {only_here}; only there: {only_there}", units)
     say(f"{format_number(pair['overlap'])}, shared {units} divided by {units} of either", "overlap")
-    print_tables(comparisons.circuit_pair_tables(pair, out.width))
+    parts = [(name, edges) for name, edges in pair["strongest"].items() if edges]
+    tables = [table for name, edges in parts for table in edge_tables(name.replace("_", " "), edges, out.width)]
+    print_tables(beside(tables, out.width))
     if pair["shared"]:
         explain(f"{units} are sorted by absolute score; shared ones have their score here")
     here, there = pair["scores"]

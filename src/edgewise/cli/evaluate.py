@@ -36,8 +36,8 @@ def command(
     circuits: list[Path] = typer.Argument(
         ..., help="Circuits: files (npz, EAP-IG json or pt), folders of these, `full` or `empty`."
     ),
-    model: options.RunModelOptions,
-    task: options.RunTaskOptions,
+    model: options.ModelOptions,
+    task: options.TaskOptions,
     evaluation: options.EvaluationOptions,
     machine: options.MachineOptions,
     split: str = options.EVALUATED_SPLIT,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .. import study as studies
 from ..io.atomic import check_file, write_bytes
-from ..report.figures import figure_names, paper_figures
+from ..report.figures import figures_of, paper_figures
 from ..results import read_result
 from . import options
 from .console import print_json, say
@@ -33,7 +33,7 @@ def command(
     out_folder = out_folder or (folder.parent if folder.name else whole.parent) / f"{whole.name}-figures"
     result = studies.read_study(folder) if studies.is_study(folder) else read_result(folder)
     types = [name.strip().lower() for name in file_types.split(",") if name.strip()]
-    for name in figure_names(result):
+    for name in figures_of(result):
         for file_type in types:
             check_file(out_folder / f"{name}.{file_type}", overwrite, [folder])
     files = {out_folder / name: data for name, data in paper_figures(result, width, types).items()}

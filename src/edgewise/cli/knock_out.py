@@ -30,8 +30,8 @@ def command(
     names: list[str] | None = typer.Argument(
         None, help='Nodes such as a9.h9, m0 or input, and edges such as "m0->a5.h5<q>"; all are cut at once.'
     ),
-    model: options.RunModelOptions,
-    task: options.RunTaskOptions,
+    model: options.ModelOptions,
+    task: options.TaskOptions,
     machine: options.MachineOptions,
     each: bool = option(False, "Circuit", "Cut one at a time: the named ones, the edges of --circuit, or all nodes."),
     circuit: Path | None = option(None, "Circuit", "With --each: a circuit or result folder whose edges are cut."),
@@ -123,15 +123,13 @@ def _record(ran: KnockOuts, per_example: bool) -> dict[str, Any]:
 
 def _show(record: dict[str, Any], top: int) -> None:
     knock_outs = record["knock_outs"]
-    rows = [
-        (
-            _shorten(row["cut"]),
-            format_number(row["effect"], signed=True),
-            format_interval(row["interval"][0], row["interval"][1], signed=True),
-            "-" if row["share"] is None else f"{100 * row['share']:.1f} %",
-        )
-        for row in knock_outs[:top]
-    ]
+    rows = []
+    for row in knock_outs[:top]:
+        more = len(row["cut"]) - MAX_NAMES
+        names = ", ".join(row["cut"][:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+        low, high = row["interval"]
+        effect, interval = format_number(row["effect"], signed=True), format_interval(low, high, signed=True)
+        rows.append((names, effect, interval, "-" if row["share"] is None else f"{100 * row['share']:.1f} %"))
     print_tables(number_tables(("cut", "effect", INTERVAL, "share"), rows, out.width))
     if len(knock_outs) > top:
         explain(f"the {top} largest effects of {len(knock_outs):,}; --top shows more")
@@ -139,8 +137,3 @@ def _show(record: dict[str, Any], top: int) -> None:
         f"{format_number(record['empty'])} for the empty circuit")  # fmt: skip
     explain("effect: how far the metric falls; share: of the difference between the model and the empty circuit")
     say(f"examples: {record['examples']} of {record['task']} ({record['split']}), {record['ablation']}")
-
-
-def _shorten(names: list[str]) -> str:
-    more = len(names) - MAX_NAMES
-    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -6,13 +6,10 @@ registry of each family, so that `--help` lists them without importing torch.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from importlib import import_module
-from inspect import isabstract
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,7 +21,6 @@ from ..core.statistics import INTERVALS, Bootstrap
 from ..errors import InputError
 from ..evaluate import ABLATIONS, FAITHFULNESS, MEASURES, Ablation, Faithfulness
 from ..graph import LEVELS, Graph, SpanGraph
-from ..io.reading import first_line
 from ..learn import TopKLearner
 from ..method import choose, parameters
 from ..models.memory import parse_bytes
@@ -80,10 +76,6 @@ RANKS = join_names(f"{measure.rank} (for {name})" for name, measure in MEASURES.
 # Arguments and options of several commands that are in no group.
 CIRCUIT = typer.Argument(..., help="A circuit (npz, EAP-IG json or pt), or a folder made by `edgewise run`.")
 FOLDER = typer.Argument(..., help="A folder made by `edgewise run` or `edgewise study`.")
-MODEL_HELP = "demo, smollm2, known/NAME, a HuggingFace folder, a .gguf file, or a name on the hub"
-TASK_HELP = (
-    "A generator (see `edgewise tasks`), mib/NAME, mib/NAME=PATH, hub:NAME (with --columns), FILE.jsonl, .json or .csv"
-)
 DTYPE = option(
     "auto", "Model", "Number format of the model.", choices=("auto", "float32", "bfloat16", "float16", "float64")
 )
@@ -138,7 +130,9 @@ VERBOSE = option(False, "Output", "Also print versions, and where the model runs
 class ModelOptions:
     """Which model to load, and how."""
 
-    model: str = option("demo", "Model", f"{MODEL_HELP}.")
+    model: str = option(
+        "demo", "Model", "demo, smollm2, known/NAME, a HuggingFace folder, a .gguf file, or a name on the hub."
+    )
     dtype: str = DTYPE
     bos: str = option(
         "auto", "Model", "Start prompts with the BOS token; auto: if it was trained with BOS.",
@@ -166,7 +160,11 @@ class ModelOptions:
 class TaskOptions:
     """Which examples to use."""
 
-    task: str = option(AUTO, "Task", f"{TASK_HELP}; auto: the task of a known/NAME model, else ioi.")
+    task: str = option(
+        AUTO, "Task",
+        "A generator (see `edgewise tasks`), mib/NAME, mib/NAME=PATH, hub:NAME (with --columns), FILE.jsonl, .json or "
+        ".csv; auto: the task of a known/NAME model, else ioi.",
+    )  # fmt: skip
     examples: int | None = EXAMPLES
     seed: int = option(0, "Task", "Random seed (examples, bootstrap, learning).", min=0)
     spans: str | None = SPANS
@@ -218,26 +216,6 @@ def check_spans(spans: str | None, positions: bool) -> None:
 
 
 @dataclass(frozen=True)
-class RunModelOptions(ModelOptions):
-    """Which model to load; by default that of the run that the circuits are from."""
-
-    model: str = option(
-        "", "Model", f"{MODEL_HELP}. Default: the model of the run, if circuits are from a result folder, else demo."
-    )
-
-
-@dataclass(frozen=True)
-class RunTaskOptions(TaskOptions):
-    """Which examples to use; by default of the task of the run that the circuits are from."""
-
-    task: str = option(
-        "", "Task",
-        f"{TASK_HELP}. Default: the task of the run, if circuits are from a result folder, else that of a known/NAME "
-        "model, else ioi.",
-    )  # fmt: skip
-
-
-@dataclass(frozen=True)
 class CircuitOptions:
     """Which circuit of a result folder to open."""
 
@@ -283,37 +261,15 @@ def check_model(path: Path, circuit: Circuit, model: models.Model) -> None:
 class ScorerOptions:
     """How edges are scored."""
 
-    scorer: str = option(
-        "eap-ig", "Scoring", "How edges are scored. MODULE:CLASS is a scorer of your own.", choices=SCORERS,
-        metavar=f"[{'|'.join(SCORERS)}|MODULE:CLASS]",
-    )  # fmt: skip
+    scorer: str = option("eap-ig", "Scoring", "How edges are scored.", choices=SCORERS)
     steps: int | None = option(None, "Scoring", f"Integration steps of {WITH_STEPS}.", min=1)
     best: int | None = option(
         None, "Scoring", "With exact: the number of edges to patch, the best of eap-ig. Default: all.", min=1
     )
 
     def build_scorer(self) -> Scorer:
-        """Return the scorer. MODULE:CLASS is imported from the current folder or an installed package.
-
-        Raise InputError if it isn't a scorer, or has the name of a scorer of edgewise: files would confuse the two.
-        """
-        module_name, colon, class_name = self.scorer.partition(":")
-        if not colon:
-            return choose("scorer", SCORERS, self.scorer, steps=self.steps, best=self.best)
-        if str(Path.cwd()) not in sys.path:
-            sys.path.insert(0, str(Path.cwd()))
-        flag = f"--scorer {self.scorer}"
-        try:
-            custom = getattr(import_module(module_name), class_name, None)
-        except Exception as error:  # the module is the user's, and may raise anything
-            reason = f"{type(error).__name__}: {first_line(error)}"
-            raise InputError(f"{flag}: module {module_name!r} can't be imported ({reason})") from error
-        if not isinstance(custom, type) or not issubclass(custom, Scorer) or isabstract(custom):
-            expected = f"class {class_name!r} that derives from edgewise.Scorer"
-            raise InputError(f"{flag}: {module_name!r} has no {expected}")
-        if custom.name in SCORERS:
-            raise InputError(f"{flag}: edgewise has a scorer {custom.name!r} already; give yours another name")
-        return choose("scorer", {custom.name: custom}, custom.name, steps=self.steps, best=self.best)
+        """Return the scorer."""
+        return choose("scorer", SCORERS, self.scorer, steps=self.steps, best=self.best)
 
 
 @dataclass(frozen=True)
@@ -452,17 +408,7 @@ class RunOptions(
 
     def build_settings(self, bootstrap: Bootstrap) -> Settings:
         """Return the settings. Raise InputError if they are impossible, before any work is done."""
-        settings = Settings(
-            scorer=self.build_scorer(),
-            bootstrap=bootstrap,
-            fill=self.fill,
-            nested=self.nested,
-            positions=self.positions,
-            level=self.level,
-            batch_size=self.batch_size,
-            memory=self.memory_bytes,
-            metric=self.metric,
-            ablation=self.ablation,
-            faithfulness=self.faithfulness,
-        )
+        same = ("fill", "nested", "positions", "level", "batch_size", "metric", "ablation", "faithfulness")
+        values = {name: getattr(self, name) for name in same}
+        settings = Settings(scorer=self.build_scorer(), bootstrap=bootstrap, memory=self.memory_bytes, **values)
         return recipes.as_published(settings) if self.as_published else settings

@@ -49,8 +49,7 @@ def check_same(path: Path, recorded: object, inputs: Mapping[str, Any]) -> None:
     advice = "choose another --out, or replace it with --overwrite"
     if not isinstance(recorded, Mapping):
         raise InputError(f"{path} exists already, and doesn't say what it was made from; {advice}")
-    differences = list(_list_differences(recorded, inputs))
-    if differences:
+    if differences := _list_differences(recorded, inputs):
         raise InputError(f"{path} exists already, made from other inputs ({'; '.join(differences)}); {advice}")
     note(f"{path} was made by the same command from the same inputs: nothing is computed again")
 

@@ -9,8 +9,9 @@ from .. import study as studies
 from ..recipes.discovery import Discovery
 from ..recipes.settings import Settings, published_words
 from ..report.circuit_summary import open_run_circuit
-from ..report.formatting import format_interval, format_number, safe_text, short_name
-from ..report.study_tables import describe_cell, legend, sentence, summarise_study, terminal, write_tables
+from ..report.formatting import format_interval, format_number, safe_text
+from ..report.overview import run_facts
+from ..report.study_tables import describe_cell, legend, summarise_study, terminal, write_tables
 from ..report.tables import area_table, kept_legend, key_value_table, marks_legend
 from ..report.write_result import write_derived
 from ..results import read_result, result_summary
@@ -41,19 +42,6 @@ def command(*, folder: Path = options.FOLDER, json: bool = options.JSON) -> None
     show_published(result.settings)
     show_areas(result)
     say(f"rebuilt: {', '.join(str(path) for path in written)}")
-
-
-def run_facts(result: Discovery) -> dict[str, str]:
-    """Return what a run did, as rows of a table."""
-    run, settings = result.run, result.settings
-    return {
-        "model": f"{short_name(run.model)} ({run.graph.count(run.graph.n_edges)})",
-        "task": f"{short_name(run.task)}, {run.test.examples} examples of {run.test.split}",
-        "accuracy": f"{run.accuracy.top:.1%}",
-        "scored by": f"{settings.scorer.name} on {run.train.examples} examples of {run.train.split}",
-        "ablation": settings.ablation.name,
-        "sign instability": f"{result.statistics.sign_instability:.1%}",
-    }
 
 
 def show_published(settings: Settings) -> None:
@@ -123,7 +111,7 @@ def show_study(folder: Path, study: studies.Study, json: bool) -> None:
         out.print(safe_text(table.caption), style="bold")
         print_tables(terminal(table, out.width))
     cells = (describe_cell(cell, study.plan) for cell in study.cells)
-    for line in (*legend(study), *cells, *map(sentence, studies.verdicts(study))):
+    for line in (*legend(study), *cells):
         say(line)
     costs = ", costs.png, costs.svg" * bool(study.plan.scorers)
     say(f"results in {folder}: tables.md, tables.csv, tables.json, curves.csv, figure.png, figure.svg{costs}")

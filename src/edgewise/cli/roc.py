@@ -82,8 +82,7 @@ def _read_rankings(path: Path) -> Iterator[tuple[str, Ranking]]:
             n_scored = 0 if file.score is None else np.count_nonzero(np.nan_to_num(file.score))
             raise InputError(
                 f"{path} is no ranking: {n_scored:,} of its {file.graph.n_edges:,} {file.graph.units} have a score. "
-                f"Give scores of all, or count the true {file.graph.units} of a circuit with "
-                f"`edgewise view {path} --truth FILE`"
+                f"Give scores of all; `edgewise view {path} --truth FILE` shows which {file.graph.units} are true"
             )
     if not is_result(path):
         loaded = EdgeScores.load(path)

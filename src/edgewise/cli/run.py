@@ -26,7 +26,6 @@ from ..report.verification import read_verification, summarise_tests
 from ..report.write_result import write_result
 from ..results import is_result, read_result, read_start, result_summary
 from ..results.result_folder import FILE_PATTERN
-from ..runtime.unit_keys import custom_digests
 from ..tasks import SPLITS, Task, is_task_file
 from . import options
 from .console import duration, explain, note, print_json, show_forecast, show_progress
@@ -68,7 +67,6 @@ def command(
         "--verify/--no-verify",
     ),
     out_folder: Path | None = option(None, "Output", "The result folder; by default results/MODEL-TASK.", "--out"),
-    eap_ig_json: bool = option(False, "Output", "Write circuits/ as EAP-IG's json; these files are large."),
     overwrite: bool = options.OVERWRITE,
     dry_run: bool = options.DRY_RUN,
     json: bool = options.JSON,
@@ -98,7 +96,7 @@ def command(
     folder = out_folder or Path("results") / f"{_short_name(model.model)}-{_short_name(task.task)}"
     is_made = not overwrite and is_result(folder)
     check_folder(folder, overwrite or is_made, FILE_PATTERN)
-    _check_options(common, task.spans, tune, learn_budget, verify, eap_ig_json, stability)
+    _check_options(common, task.spans, tune, learn_budget, verify, stability)
     settings = common.build_settings(common.build_bootstrap(resamples, task.seed))
     recipes = paper_recipes(settings.bootstrap, pnr, common.time_limit)
     if kappa is not None:
@@ -131,7 +129,6 @@ def command(
             recipes=list_recipes(merge_recipes(recipes, by_learning)), learn_budget=minutes if has_budget else None,
             learn_from=None if start is None else [ranking.digest for ranking in start.values()],
             tuned_among=None if candidates is None else [(m, r) for m, listed in candidates.items() for r in listed],
-            eap_ig_json=eap_ig_json, custom=custom_digests([settings.scorer]) or None,
             positions=[train.span_digest, test.span_digest] if common.positions else None,
             chat=task.chat or None, spans=task.spans, skip_bad=task.skip_bad or None, columns=task.columns,
             verify=verify,  # by default, whether the circuit is tested depends on nothing but the other inputs
@@ -178,7 +175,7 @@ def command(
             tested = None
             if verify is not False:
                 tested = verify_run(loaded, test, discovery, task.seed, verify is True, session)
-        write_result(discovery, folder, overwrite, eap_ig_json, tested)
+        write_result(discovery, folder, overwrite, tested)
     _show(folder, discovery, tested, json)
 
 
@@ -188,17 +185,11 @@ def _check_options(
     tune: bool,
     learn_budget: float | None,
     verify: bool | None,
-    eap_ig_json: bool,
     stability: int,
 ) -> None:
     """Raise InputError for options that exclude each other, or that are out of range."""
     if tune and common.as_published:
         raise InputError("--tune doesn't look at test examples, but --as-published does; give one of them")
-    if common.positions and eap_ig_json:
-        raise InputError(
-            "--positions makes circuits of (edge, span) pairs, which EAP-IG's json doesn't have; give one of "
-            "--positions and --eap-ig-json"
-        )
     common.check_kind(spans)
     if verify and common.level != "edge":
         raise InputError(f"--verify tests circuits of edges; give one of --verify and --level {common.level}")

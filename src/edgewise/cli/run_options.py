@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..core.scores import EdgeScores
 from ..errors import InputError, warn
 from ..evaluate import ABLATIONS, FAITHFULNESS
-from ..models import DEMO
 from ..models.model_files import CONFIG_FILE
 from ..recipes.discovery import Discovery
 from ..results import is_result, read_result
@@ -44,22 +43,43 @@ class CircuitRuns:
     given_options: options.GivenOptions
 
     def complete(
-        self, model: options.RunModelOptions, task: options.RunTaskOptions, measured: Measured
-    ) -> tuple[options.RunModelOptions, options.RunTaskOptions, Measured]:
+        self, model: options.ModelOptions, task: options.TaskOptions, measured: Measured
+    ) -> tuple[options.ModelOptions, options.TaskOptions, Measured]:
         """Return the options with those of the runs in place of those that were not given. Print a note of them."""
         all_fields = [field for group in (model, task, measured) for field in fields(group)]
-        taken = self._taken({field.name for field in all_fields})
+        left_out = {*self.given_options}
+        left_out |= {*MODEL_OPTIONS} if "model" in self.given_options else set()
+        left_out |= {*TASK_OPTIONS} if "task" in self.given_options else set()
+        left_out |= {"examples"} if "split" in self.given_options else set()  # the run's number is that of its test
+        taken: dict[str, Any] = {}  # what was not given and the runs have, the same in each
+        names = {field.name for field in all_fields}
+        recorded = [_recorded_options(folder, discovery) for folder, discovery in self.runs.items()]
+        for name in [name for name in (recorded[0] if recorded else ()) if name in names - left_out]:
+            flag = f"--{name.replace('_', '-')}"
+            value, *others = dict.fromkeys(each[name] for each in recorded)
+            if others:
+                shown = ", ".join(str(getattr(each, "name", each)) for each in (value, *others))
+                raise InputError(
+                    f"the circuits are from runs with different {flag} ({shown}); give {flag}, or one run at a time"
+                )
+            if name in REGISTERED and value.name not in REGISTERED[name]:
+                raise InputError(
+                    f"the run of the circuits has {flag} {value.name!r}, which is no choice here; give {flag}"
+                )
+            if name == "task" and is_task_file(value) and not Path(value).is_file():
+                raise InputError(
+                    f"the task file of the run of the circuits, {value!r}, is neither here nor in a folder above the "
+                    "run; start the command where the run was started, or give --task PATH and the run's other options"
+                )
+            taken[name] = value
         if taken:  # Of --dtype, --bos and --metric, the run recorded what auto stands for: they are shown, too.
             defaults = {field.name: getattr(field.default, "default", None) for field in all_fields}
             texts = {name: getattr(value, "name", value) for name, value in taken.items()}
             changed = {f"--{name.replace('_', '-')}": text for name, text in texts.items() if defaults[name] != text}
-            shown = (flag if value is True else f"{flag} {value}" for flag, value in changed.items())
-            note(f"{' '.join(shown)}, as in the run of the circuits")
-        model_name = taken.get("model") or model.model or DEMO
-        if not task.task and "task" not in taken:
-            taken["task"] = options.default_task(model_name)
-            note(f"no --task was given, so {taken['task']} is used")
-        taken["model"] = model_name
+            options = [name if value is True else f"{name} {value}" for name, value in changed.items()]
+            note(f"{' '.join(options)}, as in the run of the circuits")
+        if "task" not in self.given_options and "task" not in taken:
+            note(f"no --task was given, so {task.task} is used")
         return _replace(model, taken), _replace(task, taken), _replace(measured, taken)
 
     def check_weights(self, model: Model) -> None:
@@ -88,34 +108,6 @@ class CircuitRuns:
                     "those that it scored, and circuits look better on these; run it again"
                 )
         return task
-
-    def _taken(self, names: set[str]) -> dict[str, Any]:
-        """Return option -> value of the options that were not given and that the runs have, the same in each."""
-        left_out = {*self.given_options}
-        left_out |= {*MODEL_OPTIONS} if "model" in self.given_options else set()
-        left_out |= {*TASK_OPTIONS} if "task" in self.given_options else set()
-        left_out |= {"examples"} if "split" in self.given_options else set()  # the run's number is that of its test
-        taken = {}
-        recorded = [_recorded_options(folder, discovery) for folder, discovery in self.runs.items()]
-        for name in [name for name in (recorded[0] if recorded else ()) if name in names - left_out]:
-            flag = f"--{name.replace('_', '-')}"
-            value, *others = dict.fromkeys(each[name] for each in recorded)
-            if others:
-                shown = ", ".join(str(getattr(each, "name", each)) for each in (value, *others))
-                raise InputError(
-                    f"the circuits are from runs with different {flag} ({shown}); give {flag}, or one run at a time"
-                )
-            if name in REGISTERED and value.name not in REGISTERED[name]:
-                raise InputError(
-                    f"the run of the circuits has {flag} {value.name!r}, which is no choice here; give {flag}"
-                )
-            if name == "task" and is_task_file(value) and not Path(value).is_file():
-                raise InputError(
-                    f"the task file of the run of the circuits, {value!r}, is neither here nor in a folder above the "
-                    "run; start the command where the run was started, or give --task PATH and the run's other options"
-                )
-            taken[name] = value
-        return taken
 
 
 def find_runs(circuits: Iterable[Path], given_options: options.GivenOptions) -> CircuitRuns:

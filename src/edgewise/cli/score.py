@@ -8,7 +8,6 @@ from pathlib import Path
 from ..core.scores import EdgeScores
 from ..io.atomic import SCORE_FILES, check_folder
 from ..recipes.settings import Settings
-from ..runtime.unit_keys import custom_digests
 from ..tasks import Metric
 from . import options
 from .console import print_json, say, show_forecast
@@ -61,7 +60,7 @@ def command(
             return
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), seed=task.seed, scorer=scorer, metric=metric,
-            batch_size=batch_size, memory=memory, custom=custom_digests([scorer]) or None,
+            batch_size=batch_size, memory=memory,
             positions=[examples.span_digest] if positions else None, level=None if level == "edge" else level,
         )  # fmt: skip
         if is_made:

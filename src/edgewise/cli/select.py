@@ -65,7 +65,13 @@ def command(
     are shares of all pairs, and files are .npz. From scores of nodes or neurons, these are selected: sizes are shares
     of those that have a score.
     """
-    chosen_filter = _build_filter(intervals, resamples, kappa, seed)
+    if resamples and kappa is not None:
+        raise InputError("--resamples and --kappa are two filters; give one of them")
+    if intervals.given_intervals and not resamples:
+        raise InputError("--interval, --confidence and --threshold belong to the bootstrap; give --resamples too")
+    chosen_filter: Filter = NO_FILTER if kappa is None else Shrinkage(kappa)
+    if resamples:
+        chosen_filter = intervals.build_bootstrap(resamples, seed)
     requested = edges if size is None else size
     if requested is None or None not in (edges, size):
         raise InputError("give the size of the circuit: either --edges 324 (a count) or --size 0.05 (a share)")
@@ -81,7 +87,13 @@ def command(
     if out_path is not None:
         _check_target(out_path, has_sizes, overwrite or is_made, scores)
     ranking, statistics, origin = _read_ranking(scores, chosen_filter, level)
-    counts = _parse_sizes(requested, ranking.graph, is_count=size is None)
+    n_edges, units, parts = ranking.graph.n_edges, ranking.graph.units, requested.split(",")
+    counts = sorted(
+        parse_count(part, n_edges, units) if size is None else size_to_edges(parse_share(part), n_edges)
+        for part in parts
+    )
+    if len(set(counts)) < len(counts):
+        raise InputError(f"{requested} has a size twice ({', '.join(map(str, counts))} {units}); give each once")
     suffix = NPZ if isinstance(ranking.graph, SpanGraph) else ".json"
     names = [f"circuit-{count}{suffix}" if has_sizes else "" for count in counts]
     if out_path is not None and not has_sizes:
@@ -119,17 +131,6 @@ def command(
         show_circuit(title, selections[-1].circuit, ranking.value, ranking.signed)
 
 
-def _build_filter(intervals: options.IntervalOptions, resamples: int | None, kappa: float | None, seed: int) -> Filter:
-    """Return the filter. Raise InputError for options of two filters, or of a bootstrap that there isn't."""
-    if resamples and kappa is not None:
-        raise InputError("--resamples and --kappa are two filters; give one of them")
-    if intervals.given_intervals and not resamples:
-        raise InputError("--interval, --confidence and --threshold belong to the bootstrap; give --resamples too")
-    if resamples:
-        return intervals.build_bootstrap(resamples, seed)
-    return NO_FILTER if kappa is None else Shrinkage(kappa)
-
-
 def _read_ranking(
     path: Path, edge_filter: Filter, level: str | None
 ) -> tuple[Ranking, EdgeStatistics | None, dict[str, Any]]:
@@ -144,18 +145,6 @@ def _read_ranking(
     scores = EdgeScores.load(path, level)
     statistics = summarise(scores, edge_filter)
     return statistics.ranking, statistics, dict(scores.provenance)
-
-
-def _parse_sizes(requested: str, graph: BaseGraph, is_count: bool) -> list[int]:
-    """Return the numbers of edges of the requested sizes, the smallest first."""
-    parts = requested.split(",")
-    n_edges, units = graph.n_edges, graph.units
-    counts = sorted(
-        parse_count(part, n_edges, units) if is_count else size_to_edges(parse_share(part), n_edges) for part in parts
-    )
-    if len(set(counts)) < len(counts):
-        raise InputError(f"{requested} has a size twice ({', '.join(map(str, counts))} {units}); give each once")
-    return counts
 
 
 def _check_target(path: Path, has_sizes: bool, overwrite: bool, scores: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -111,8 +110,6 @@ def command(
     common.check_kind(prompts.spans)
     if scorers is None:
         common.check_learning(bool(common.learned))
-    if ":" in common.scorer:
-        raise InputError("a study takes the scorers of edgewise; use your own with `edgewise run` or `score`")
     names = _names(model.model or ["demo"])
     tasks = _names(task or list(dict.fromkeys(map(options.default_task, names))))
     for name in tasks:
@@ -120,7 +117,6 @@ def command(
     if control is not None:
         names = tuple(dict.fromkeys((*names, *(f"{UNTRAINED}{name.removeprefix(UNTRAINED)}" for name in names))))
     settings = common.build_settings(common.build_bootstrap(10))
-    truth = None if truth == options.AUTO else truth  # --truth without a value is the default
     columns = None if prompts.columns is None else parse_columns(prompts.columns)
     plan = studies.Plan(
         models=names,
@@ -151,7 +147,15 @@ def command(
     _show_notes(plan, common.time_limit)
     with common.session(folder, dry_run) as session:
         if dry_run:
-            _show_forecasts(studies.study_forecasts(plan, session.engine), json)
+            forecasts = studies.study_forecasts(plan, session.engine)
+            seconds = sum(forecast.seconds or 0 for forecast in forecasts)
+            if json:
+                print_json({"forecasts": [forecast.record() for forecast in forecasts], "seconds": seconds})
+                return
+            for forecast in forecasts:
+                print_forecast(forecast)
+            if len(forecasts) > 1:
+                say(f"in all: about {duration(seconds)}")
             return
         inputs = made_from(plan=plan.record(), files=plan.files())
         if earlier is not None:
@@ -202,18 +206,6 @@ def _show_notes(plan: studies.Plan, time_limit: float | None) -> None:
                 note(f"{copies:,} of the {rows:,} rows of {name} are copies of others; intervals are too narrow")
     if time_limit is not None:
         note("with a time limit, circuits and tables depend on the speed of the machine")
-
-
-def _show_forecasts(forecasts: Sequence[recipes.Forecast], as_json: bool) -> None:
-    """Print what all models and tasks of a dry run would cost, and the sum."""
-    seconds = sum(forecast.seconds or 0 for forecast in forecasts)
-    if as_json:
-        print_json({"forecasts": [forecast.record() for forecast in forecasts], "seconds": seconds})
-        return
-    for forecast in forecasts:
-        print_forecast(forecast)
-    if len(forecasts) > 1:
-        say(f"in all: about {duration(seconds)}")
 
 
 def _names(texts: list[str]) -> tuple[str, ...]:

@@ -52,8 +52,8 @@ def command(
         ..., help="A circuit (npz, EAP-IG json or pt), a folder made by `edgewise run`, or known/NAME."
     ),
     chosen: options.CircuitOptions,
-    model: options.RunModelOptions,
-    task: options.RunTaskOptions,
+    model: options.ModelOptions,
+    task: options.TaskOptions,
     machine: options.MachineOptions,
     split: str = options.EVALUATED_SPLIT,
     tests: str = option(
@@ -91,8 +91,9 @@ def command(
     from ..evaluate.run_circuits import check_graph
     from ..verify import TESTS, VerifySettings, plan_verification, verify_circuit
 
-    if not model.model and circuit.as_posix() in KNOWN:
-        model = replace(model, model=circuit.as_posix())
+    if "model" not in given_options and (name := circuit.as_posix()) in KNOWN:
+        model = replace(model, model=name)
+        task = task if "task" in given_options else replace(task, task=name)
     runs = find_runs([circuit], given_options)
     model, task, measured = runs.complete(model, task, measured)
     is_made = not overwrite and out_folder is not None and (out_folder / verification.RECORD).is_file()

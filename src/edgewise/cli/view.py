@@ -10,8 +10,7 @@ import typer
 
 from ..evaluate.known import read_truth
 from ..io.atomic import check_file, write_text
-from ..report.viewer.page import page_of
-from ..report.viewer.view import view_of
+from ..report.viewer.view import page_of, view_of
 from ..results import is_result
 from . import options
 from .console import print_json, say
@@ -40,8 +39,8 @@ def command(
     truth: str | None = option(
         None,
         "Evaluation",
-        "A known circuit, to mark true, wrong and missed edges: a circuit file, or a model such as known/ioi; auto, or "
-        "nothing: that of the run's own model.",
+        "A known circuit, to mark true, wrong and missed edges: a circuit file, or a model such as known/ioi; auto: "
+        "that of the run's own model.",
     ),
 ) -> None:
     """Write a page that shows circuits layer by layer: one file that needs no server and no network.
@@ -61,21 +60,11 @@ def command(
     if not is_written(target, page):
         check_file(target, overwrite or is_own_page)
         write_text(target, page)
-    counts: dict[str, int] = {}
-    if view.truth is not None:  # of the circuit that is shown first
-        mask, true = view.rows[view.shown].circuits[view.size].mask, view.truth.mask
-        parts = {"true": mask & true, "missed": true & ~mask, "wrong": mask & ~true}
-        counts = {name: int(edges.sum()) for name, edges in parts.items()}
     if json:
         n_circuits = sum(len(row.circuits) for row in view.rows)
         about = {"out": str(target), "bytes": len(page.encode()), "circuits": n_circuits}
-        print_json(about | ({"truth": truth, "shown": counts} if counts else {}))
+        print_json(about | ({} if truth is None else {"truth": truth}))
     else:
-        if counts:
-            row = view.rows[view.shown]
-            method = f"{row.method} for {row.measure}" if row.measure else row.method
-            words = "; ".join(f"{name}: {count:,}" for name, count in counts.items())
-            say(f"{words} ({method}, {row.circuits[view.size].n_edges:,} edges)", str(truth))
         say(f"{view.title}: {target}, {len(page) / 1e6:.1f} MB; open it in a browser, or send it to somebody")
     if show is None:  # whether this is a terminal on a machine with a display
         has_display = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

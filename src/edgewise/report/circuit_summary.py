@@ -17,7 +17,6 @@ from rich.table import Table
 
 from ..core.circuit import Circuit
 from ..errors import InputError
-from ..evaluate.curve import size_to_edges
 from ..evaluate.known import known_circuit
 from ..graph import LETTERS, BaseGraph, NodeGraph
 from ..io.formats import SUFFIX_WORDS, check_level, read_edge_file
@@ -72,7 +71,7 @@ def open_circuit(
 ) -> OpenCircuit:
     """Return the circuit of a file (npz, json or pt), of a folder of such files, of a result folder, or `known/NAME`.
 
-    The parameters are those of `open_run_circuit`. Of a folder of files, `size` chooses one, by default the largest.
+    The parameters are those of `open_run_circuit`. Of a folder of files, this is the last one, of the largest size.
     `level` is that of `read_edge_file`.
     """
     path = Path(path)
@@ -81,15 +80,23 @@ def open_circuit(
             result = read_result(folder)
             check_level(folder, result.run.graph, level)
             return open_run_circuit(result, recipe, measure, size)
-    if recipe is not None or measure is not None:
-        raise InputError(f"--recipe and --measure choose from a result folder, but {path} isn't one")
+    if (recipe, measure, size) != (None, None, None):
+        raise InputError(f"--recipe, --measure and --size choose from a result folder, but {path} isn't one")
+    name = str(path)
     if os.path.isdir(path):
-        return _open_file(*_choose_file(path, size, level), level)
-    if size is not None:
-        raise InputError(f"--size chooses from a folder of circuits, but {path} is one circuit")
-    if not os.path.lexists(path) and path.as_posix().startswith(PREFIX):
+        files = list_circuits(path)
+        path = files[-1]
+        name = f"{path}" + f" (the last of {len(files)} circuits; give another file to open it)" * (len(files) > 1)
+    elif not os.path.lexists(path) and path.as_posix().startswith(PREFIX):
         return OpenCircuit(path.as_posix(), known_circuit(path.as_posix()), None)
-    return _open_file(path, str(path), level)
+    file = read_edge_file(path, level)
+    circuit, score, kind = Circuit(file.graph, file.require_mask()), file.score, ""
+    if score is not None and not (np.isfinite(score[circuit.mask]).all() and score[circuit.mask].any()):
+        score = None  # files without scores have zeros, or none for some edges
+    if score is not None:
+        score, method = np.nan_to_num(score), file.about.get("method", "")
+        kind = method if isinstance(method, str) else ""
+    return OpenCircuit(name, circuit, score, kind=kind)
 
 
 def list_circuits(folder: Path) -> list[Path]:
@@ -101,36 +108,6 @@ def list_circuits(folder: Path) -> list[Path]:
     if not files:
         raise InputError(f"{folder} has no circuits: no file in it ends in {SUFFIX_WORDS}; give a folder of circuits")
     return files
-
-
-def _choose_file(folder: Path, size: str | None, level: str | None) -> tuple[Path, str]:
-    """Return the file of a size in a folder of circuits, by default the last, and how to name it."""
-    paths = list_circuits(folder)
-    if size is None:
-        return paths[-1], f"{paths[-1]}" + f" (--size chooses among {len(paths)})" * (len(paths) > 1)
-    files, share, edge_counts = [read_edge_file(path, level) for path in paths], parse_share(size), []
-    for file in files:
-        n_kept = int(np.count_nonzero(file.require_mask()))
-        has_own_level = level is None or read_edge_file(file.path).graph.level == level
-        edge_counts.append(file.about.get("edges_asked", n_kept) if has_own_level else n_kept)
-    for file, n_edges in zip(files, edge_counts, strict=True):
-        if size_to_edges(share, file.graph.n_edges) == n_edges:
-            return file.path, str(file.path)
-    raise InputError(
-        f"{folder} has no circuit of size {size} ({size_to_edges(share, files[0].graph.n_edges)} edges); its circuits "
-        f"have {', '.join(map(str, edge_counts))} edges"
-    )
-
-
-def _open_file(path: Path, name: str, level: str | None) -> OpenCircuit:
-    file = read_edge_file(path, level)
-    circuit = Circuit(file.graph, file.require_mask())
-    score = file.score
-    if score is not None and not (np.isfinite(score[circuit.mask]).all() and score[circuit.mask].any()):
-        score = None  # files without scores have zeros, or none for some edges
-    method = "" if score is None else file.about.get("method", "")
-    kind = method if isinstance(method, str) else ""
-    return OpenCircuit(name, circuit, None if score is None else np.nan_to_num(score), kind=kind)
 
 
 def open_run_circuit(

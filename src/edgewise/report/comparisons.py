@@ -24,7 +24,7 @@ from ..recipes.stability import jaccard
 from ..results import read_result
 from ..study import Study
 from ..study.plan import VALIDATION
-from .circuit_summary import TOP, OpenCircuit, beside, describe, edge_tables, open_circuit
+from .circuit_summary import TOP, OpenCircuit, describe, open_circuit
 from .formatting import describe_method, format_interval, format_number, format_percent, short_name
 from .tables import DEFAULT_WIDTH, INTERVAL, mark_words, number_tables
 
@@ -157,15 +157,6 @@ def pair_circuits(first: OpenCircuit, other: OpenCircuit, top: int = TOP) -> Rec
         "one": first.name, "other": other.name, "scores": [first.kind, other.kind], "unit": here.graph.unit, **counts,
         "strongest": parts,
     }  # fmt: skip
-
-
-def circuit_pair_tables(pair: Record, width: int) -> list[Table]:
-    """Return the strongest edges of each part that has edges."""
-    tables: list[Table] = []
-    for name, edges in pair["strongest"].items():
-        if edges:
-            tables += edge_tables(name.replace("_", " "), edges, width)
-    return beside(tables, width)
 
 
 def pair_exported(

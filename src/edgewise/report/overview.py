@@ -12,8 +12,6 @@ from .formatting import short_name, shorten
 
 # Characters of a text that says how a recipe was chosen. It has the name of a split, which may be long.
 MAX_CHOICE = 60
-# More curves in one figure could not be distinguished.
-MAX_RECIPES = 40
 
 
 def choices(discovery: Discovery) -> str:
@@ -27,6 +25,22 @@ def run_title(discovery: Discovery) -> str:
     run, settings = discovery.run, discovery.settings
     names = (short_name(run.model), short_name(run.task), settings.scorer.name, settings.ablation.name)
     return "  ·  ".join(shorten(name) for name in names)
+
+
+def run_facts(discovery: Discovery) -> dict[str, str]:
+    """Return what a run did, as name -> text."""
+    run, settings = discovery.run, discovery.settings
+    return {
+        "model": f"{short_name(run.model)}, {run.graph}, {run.graph.count(run.graph.n_edges)}",
+        "task": f"{short_name(run.task)}, evaluated on {run.test.examples:,} examples of {run.test.split}",
+        "scored by": f"{settings.scorer.name} on {run.train.examples:,} examples of {run.train.split}",
+        "exported recipes": choices(discovery),
+        "metric": settings.metric.name,
+        "ablation": settings.ablation.name,
+        "faithfulness": settings.faithfulness.summary,
+        "accuracy of the model": f"{run.accuracy.top:.1%}",
+        f"{run.graph.units} whose sign is unstable": f"{discovery.statistics.sign_instability:.1%}",
+    }
 
 
 def centred_statistics(discovery: Discovery) -> EdgeStatistics:
@@ -46,14 +60,6 @@ def reference_outcome(discovery: Discovery, measure: Measure) -> Outcome:
     return next((outcome for outcome in outcomes if outcome.name == GREEDY.name), best_outcome(outcomes, measure))
 
 
-def shown_outcomes(discovery: Discovery, measure: Measure) -> list[Outcome]:
-    """Return the best outcomes, best first: at most `MAX_RECIPES`, and always the chosen one and the reference."""
-    ordered = sorted(discovery.of(measure), key=lambda outcome: -measure.better * outcome.area)
-    always = {discovery.best(measure).name, reference_outcome(discovery, measure).name}
-    return [outcome for place, outcome in enumerate(ordered) if place < MAX_RECIPES or outcome.name in always]
-
-
-def omitted_recipes(discovery: Discovery) -> str:
-    """Return a sentence on the recipes that figures leave out; empty if they show all."""
-    most = max(len(discovery.of(measure)) for measure in discovery.measures)
-    return f" Of {most} recipes the best {MAX_RECIPES} are shown." if most > MAX_RECIPES else ""
+def ordered_outcomes(discovery: Discovery, measure: Measure) -> list[Outcome]:
+    """Return the outcomes of a measure, the best first."""
+    return sorted(discovery.of(measure), key=lambda outcome: -measure.better * outcome.area)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from ..evaluate import CMD, CPR, Measure
 from ..io.atomic import README, README_MARK, is_own_readme, write_text
 from ..recipes.discovery import Discovery
 from ..study import Plan
-from .formatting import describe_method, format_number, format_percent, markdown_code as code, short_name
+from .formatting import format_number, markdown_code as code, short_name
+from .overview import run_facts
 
 # Glob pattern -> description; patterns without files are left out.
 RESULT_FILES = {
@@ -25,8 +25,6 @@ RESULT_FILES = {
     "circuits/*.npz": "circuits of the chosen recipe by measure and size, for `edgewise show`, `view`, `compare`, "
     "`evaluate` and `Circuit.load`: `inside`, one bit per edge; `score`, by which they were selected; `about`, the "
     "graph and origin as JSON",
-    "circuits/*.json": "circuits of the chosen recipe by measure and size as EAP-IG json: every edge, its score, "
-    "whether it is inside",
     "curve.csv": "a row per measure, recipe and size: edges asked for and kept, metric, faithfulness, solver status",
     "curve.json": "the same, with every area, its interval over the evaluated examples and its paired comparison with "
     "greedy",
@@ -50,7 +48,7 @@ RESULT_FILES = {
 STUDY_FILES = {
     "tables.md": "the tables, and what their marks and columns mean",
     "tables.csv": "one row per entry of the tables",
-    "tables.json": "the same, with the plan and the verdicts",
+    "tables.json": "the same, with the plan",
     "curves.csv": "all curves on test: a row per task, model, measure, row of the tables, seed and size",
     "figure.*": "faithfulness on test of the reference and of the chosen row, and differences from the reference",
     "costs.*": "areas of scorers and learners against their seconds per example",
@@ -70,14 +68,13 @@ def write_readme(folder: Path, page: str) -> list[Path]:
 
 def result_page(result: Discovery, folder: Path) -> str:
     """Return the README of a result folder, which lists its files."""
-    run, settings = result.run, result.settings.record()
+    run, best = result.run, map(result.best, result.measures)
     curves = ", ".join(f"{row.measure.name} {code(row.name)}" for row in result.outcomes)
-    recipes = dict.fromkeys(outcome.name for outcome in result.outcomes)
     return _page(
         f"Circuits of {code(short_name(run.model))} for {code(short_name(run.task))}",
         {
             "Results": [
-                *(_result_line(result, measure) for measure in result.measures),
+                *(f"- {row.measure.name} {format_number(row.area)}, by {code(row.name)}" for row in best),
                 "",
                 *_meanings(result.measures, result.settings.faithfulness.summary),
             ],
@@ -86,7 +83,7 @@ def result_page(result: Discovery, folder: Path) -> str:
                 "- example: in the task's order; `scores.npy` has the scored ones, `circuits.npz` the evaluated ones",
                 f"- edge: the {run.graph.count(run.graph.n_edges)} in the order of `result.run.graph.edge_names` below",
                 f"- curve: as in `curve.json`: {curves}",
-                f"- size: {_sizes(settings)} of the {run.graph.units}",
+                f"- size: {', '.join(f'{share:.4g}' for share in result.settings.sizes)} of the {run.graph.units}",
             ],
             "How to read it": [
                 "```python",
@@ -98,27 +95,11 @@ def result_page(result: Discovery, folder: Path) -> str:
                 "```",
             ],
             "How it was made": [
-                f"- model: {code(run.model)}, {code(run.graph)}, {run.graph.count(run.graph.n_edges)}, "
-                f"{code(run.dtype)}",
-                f"- task: {code(run.task)}; scored on {run.train.examples:,} examples of {code(run.train.split)}, "
-                f"evaluated on {run.test.examples:,} of {code(run.test.split)}",
-                *_settings_lines(settings, run.graph.units),
-                f"- recipes: {_codes(recipes)}",
-                f"- seed: {run.seed}; versions: {_codes(f'{name} {text}' for name, text in run.versions.items())}",
+                *(f"- {name}: {code(text)}" for name, text in run_facts(result).items()),
+                f"- seed: {run.seed}; `run.json` has all settings, and the versions of everything",
             ],
         },
     )
-
-
-def _result_line(result: Discovery, measure: Measure) -> str:
-    """Return the area of the chosen recipe, how it was chosen, and the circuit that is shown first."""
-    row, how = result.best(measure), result.choice(measure)
-    place, curve = row.default_size, row.curve
-    size = f"{format_percent(curve.shares[place])} % of the {result.run.graph.units}"
-    shown = f"{size}, faithfulness {format_number(curve.faithfulness[place])}"
-    if measure.is_faithful(row.sizing_faithfulness)[place]:
-        shown = f"{measure.smallest_faithful} on {row.sized_on}: {shown}"
-    return f"- {measure.name} {format_number(row.area)}, by {code(row.name)}, {code(how)}; {shown}"
 
 
 def study_page(plan: Plan, folder: Path) -> str:
@@ -139,10 +120,10 @@ def study_page(plan: Plan, folder: Path) -> str:
             "How it was made": [
                 f"- models: {_codes(plan.models)}",
                 f"- tasks: {_codes(plan.tasks)}; {examples} examples of a split",
-                *_settings_lines(plan.settings.record()),
                 f"- seeds: {plan.seeds}; hyper-parameters are chosen on validation and measured on test"
                 if not plan.scorers
                 else f"- seeds: {plan.seeds}; scorers and learners: {_codes(scorer.name for scorer in plan.scorers)}",
+                "- `study.json` has all settings",
             ],
         },
     )
@@ -159,16 +140,6 @@ def _list_files(folder: Path, descriptions: Mapping[str, str]) -> list[str]:
     return [f"- `{pattern}`: {text}" for pattern, text in descriptions.items() if any(folder.glob(pattern))]
 
 
-def _settings_lines(settings: Mapping[str, Any], units: str = "edges") -> list[str]:
-    names = ("scorer", "metric", "ablation", "faithfulness", "bootstrap")
-    return [
-        *(f"- {name}: {code(describe_method(settings[name]))}" for name in names),
-        f"- sizes: {_sizes(settings)} of the {units}"
-        + ", each contains the smaller ones" * bool(settings["nested"])
-        + ", filled up after pruning" * bool(settings["fill"]),
-    ]
-
-
 def _meanings(measures: Iterable[Measure], faithfulness: str) -> list[str]:
     definition = f" ({faithfulness})" if faithfulness else ""
     return [
@@ -177,10 +148,6 @@ def _meanings(measures: Iterable[Measure], faithfulness: str) -> list[str]:
         "",
         *(f"- {m.name}, the {m.full_name}: {m.meaning}; {m.improves}" for m in measures),
     ]
-
-
-def _sizes(settings: Mapping[str, Any]) -> str:
-    return ", ".join(f"{share:.4g}" for share in settings["sizes"])
 
 
 def _codes(names: Iterable[object]) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +15,10 @@ from ..recipes.run_info import LOW_ACCURACY
 from ..recipes.settings import published_words
 from ..study import Cell, Entry, Plan, Study, StudyTable, study_tables
 from ..study.folder import FILE_PATTERN, write_study_data
-from ..study.tables import BETTER, DIGITS, verdicts
-from .figures.costs import costs_figure
-from .figures.curves import study_figure
+from ..study.tables import BETTER, DIGITS
+from .figures import figures_of
 from .figures.style import draw_files
 from .formatting import (
-    MINUS,
     format_interval,
     format_number,
     markdown_cell,
@@ -76,7 +72,6 @@ def summarise_study(study: Study) -> dict[str, Any]:
              "examples": dict(cell.examples), "accuracy": cell.accuracy.top, "beats": cell.accuracy.beats}
             for cell in study.cells
         ],
-        "verdicts": verdicts(study),
         "entries": [{"table": t.name} | asdict(entry) for t in study_tables(study) for entry in t.entries],
     }  # fmt: skip
 
@@ -86,14 +81,19 @@ def write_tables(study: Study, folder: Path) -> None:
     content = summarise_study(study)
     intro = [f"As published: {text}.\n" for text in (content["as_published"] or {}).values()]
     intro += [f"- {markdown_cell(describe_cell(cell, study.plan))}" for cell in study.cells]
-    sentences = [f"- {markdown_cell(sentence(verdict, MINUS))}" for verdict in content["verdicts"]]
-    lines = [*intro, "", f"{'. '.join(legend(study))}.", "", *sentences, *map(markdown, study_tables(study))]
+    lines = [*intro, "", f"{'. '.join(legend(study))}.", "", *map(markdown, study_tables(study))]
     write_text(folder / "tables.md", "\n".join(lines))
     write_text(folder / "tables.csv", csv_text(content["entries"]))
-    write_text(folder / "curves.csv", csv_text(curve_records(study)))
+    curves = [
+        {"task": cell.task, "model": cell.model, "measure": measure.name, "row": repeats.name,
+         "parameters": repeats.recipe.parameter_text, "seed": seed, **size}
+        for cell in study.cells for measure, rows in cell.test.items() for repeats in rows
+        for seed, curve in enumerate(repeats.curves) for size in curve.rows()
+    ]  # fmt: skip
+    write_text(folder / "curves.csv", csv_text(curves))
     write_json(folder / "tables.json", content)
-    costs = {"costs": partial(costs_figure, study)} if study.plan.scorers else {}
-    for name, image in draw_files({"figure": partial(study_figure, study), **costs}).items():
+    figures = {name.replace("study", "figure"): draw for name, draw in figures_of(study).items()}
+    for name, image in draw_files(figures).items():
         write_bytes(folder / name, image)
     write_readme(folder, study_page(study.plan, folder))  # last: it lists all files
 
@@ -171,28 +171,3 @@ def markdown(table: StudyTable) -> str:
     heads = [markdown_cell(", ".join(map(short_name, head))) for head in table.heads]
     rows = [(markdown_cell(row.label), *map(cell_text, row.entries)) for row in table.rows]
     return f"\n**{markdown_cell(table.caption)}**\n\n{markdown_table(['', *heads], rows)}"
-
-
-def sentence(verdict: Mapping[str, Any], sign: str = "-") -> str:
-    """Return a sentence on the recipe that validation chose and its result on test; `sign` is the minus sign."""
-    chosen = verdict["chosen"] + (f" ({verdict['parameters']})" if verdict["parameters"] else "")
-    difference = format_number(verdict["difference"], signed=True)
-    interval = format_interval(verdict["low"], verdict["high"], signed=True)
-    numbers = (
-        f"on test {format_number(verdict['test'])} against greedy's {format_number(verdict['greedy'])}, a difference "
-        f"of {difference} {interval}"
-    ).replace("-", sign)
-    return (
-        f"{short_name(verdict['task'])}, {short_name(verdict['model'])}, {verdict['measure']}: validation chose "
-        f"{chosen}; {numbers}, p {verdict['p']:.3f}: {verdict['verdict']}."
-    )
-
-
-def curve_records(study: Study) -> Sequence[dict[str, Any]]:
-    """Return all curves on test as plain data, a record per row of the tables, seed and size."""
-    return [
-        {"task": cell.task, "model": cell.model, "measure": measure.name, "row": repeats.name,
-         "parameters": repeats.recipe.parameter_text, "seed": seed, **size}
-        for cell in study.cells for measure, rows in cell.test.items() for repeats in rows
-        for seed, curve in enumerate(repeats.curves) for size in curve.rows()
-    ]  # fmt: skip

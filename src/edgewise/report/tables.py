@@ -82,13 +82,12 @@ def number_tables(
     *,
     left: Collection[int] = (),
     ends: Collection[int] = (),
-    min_name_width: int = MIN_NAME_WIDTH,
 ) -> list[Table]:
     """Return a table of a name and numbers per row for a terminal: names are folded, numbers never.
 
     Columns without room go into further tables, below the first, with the names repeated. Names are folded to no less
-    than `min_name_width`, as long as there is room for a column of numbers. `left` are the columns that
-    are aligned at the left, unlike numbers; `ends` are the rows after which there is a line.
+    than `MIN_NAME_WIDTH`, as long as there is room for a column of numbers. `left` are the columns that are aligned at
+    the left, unlike numbers; `ends` are the rows after which there is a line.
     """
     cells = [[cell if isinstance(cell, Text) else safe_text(cell) for cell in row] for row in (heads, *rows)]
     widths = [max(line.cell_len for cell in column for line in cell.split("\n", allow_blank=True))
@@ -100,7 +99,7 @@ def number_tables(
 
     parts: list[list[int]] = [[]]
     for column in range(1, len(heads)):
-        if parts[-1] and name_width([*parts[-1], column]) < min(widths[0], min_name_width):
+        if parts[-1] and name_width([*parts[-1], column]) < min(widths[0], MIN_NAME_WIDTH):
             parts.append([])
         parts[-1].append(column)
     tables: list[Table] = []

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import EdgewiseWarning, warn
 from ..io.atomic import atomic_folder, write_json, write_text
-from ..io.formats import NPZ
 from ..results import write_run_data
 from ..results.result_folder import FILE_PATTERN
 from .figures import write_figures
 from .readme import result_page, write_readme
 from .verification import RECORD, read_verification, verification_page
-from .viewer.page import page_of
-from .viewer.view import plain_view, view_of_run
+from .viewer.view import page_of, plain_view, view_of_run
 
 if TYPE_CHECKING:
     from ..recipes.discovery import Discovery
@@ -29,7 +27,6 @@ def write_result(
     result: Discovery,
     folder: str | Path,
     overwrite: bool = False,
-    eap_ig_json: bool = False,
     verification: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a run and its figures, viewer page and README into a folder, atomically.
@@ -44,14 +41,12 @@ def write_result(
         The folder to write.
     overwrite
         Whether an earlier result in the folder is replaced.
-    eap_ig_json
-        Whether the files in circuits/ are EAP-IG json. For a large graph each has many megabytes.
     verification
         The record of `verify_circuit`, to be written too.
     """
     problem: Exception | None = None
     with atomic_folder(Path(folder), overwrite, FILE_PATTERN) as draft:
-        write_run_data(draft, result, ".json" if eap_ig_json else NPZ)
+        write_run_data(draft, result)
         if verification is not None:
             write_json(draft / RECORD, verification)
             write_text(draft / "verification.html", verification_page(verification, str(verification["circuit"])))

@@ -21,8 +21,7 @@ from ..io.formats import EAP_SUFFIXES, FORMATS, NPZ, SUFFIX_WORDS, check_level, 
 from ..method import as_known
 from ..runtime.store import open_partial_store
 from ..study.plan import TEST
-from .reading import read_result
-from .result_folder import is_result
+from .result_folder import is_result, read_result
 from .submission import LAYOUTS, SHARES, circuit_files, write_circuits, write_importances
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -49,11 +49,6 @@ def code_digest() -> str:
     paths = sorted(path.relative_to(root) for path in root.rglob("*.py"))
     files = [(str(path), _digest((root / path).read_bytes())) for path in paths if path.parts[0] not in WITHOUT_RESULTS]
     return _digest(repr(files).encode())[:16]
-
-
-def custom_digests(methods: Iterable[Method]) -> dict[str, str]:
-    """Return name -> digest of the parameters and the source of each custom method."""
-    return {method.name: _digest(_describe(method).encode()) for method in methods if _custom_sources(type(method))}
 
 
 def _describe(value: Any) -> str:

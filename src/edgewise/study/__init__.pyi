@@ -9,13 +9,16 @@ from .folder import (
     read_study as read_study,
 )
 from .plan import Grid as Grid, Plan as Plan
-from .run import run_study as run_study, study_forecasts as study_forecasts
-from .scorers import ALL as ALL, choose_scorers as choose_scorers
+from .run import (
+    ALL as ALL,
+    choose_scorers as choose_scorers,
+    run_study as run_study,
+    study_forecasts as study_forecasts,
+)
 from .tables import (
     Entry as Entry,
     StudyTable as StudyTable,
     TableRow as TableRow,
     mean_ranks as mean_ranks,
     study_tables as study_tables,
-    verdicts as verdicts,
 )

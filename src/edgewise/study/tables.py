@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from ..core.ranking import tied_ranks
 from ..core.statistics import percentile_interval, resampling_weights
 from ..evaluate import BOTH_MEASURES, CMD, CONFIDENCE, CPR, Curve, Measure
-from ..evaluate.intervals import NOT_SIGNIFICANT
 from ..recipes.recipe import GREEDY
 from .folder import Cell, Repeats, Study, best, by_name
 from .plan import TEST, VALIDATION
@@ -124,28 +122,6 @@ def study_tables(study: Study) -> tuple[StudyTable, ...]:
     definition = study.plan.settings.faithfulness.name
     tables = [replace(table, caption=f"{table.caption} Faithfulness: {definition}.") for table in tables]
     return (*tables, _overlap_table(study), _kept_table(study))
-
-
-def verdicts(study: Study) -> list[dict[str, Any]]:
-    """Return, for every cell and measure, the recipe chosen on validation and how it compares with greedy on test."""
-    records = []
-    for cell, measure in ((c, m) for c in study.cells for m in c.validation):
-        tested, greedy = cell.chosen(measure), cell.test[measure][0]
-        comparison = tested.resampled.minus(greedy.resampled)
-        if tested is greedy:
-            verdict = "no recipe was better than greedy on validation"
-        elif comparison.verdict == NOT_SIGNIFICANT:
-            verdict = f"{NOT_SIGNIFICANT} from greedy"
-        else:
-            verdict = f"{comparison.verdict} than greedy"
-        records.append(
-            {
-                "task": cell.task, "model": cell.model, "measure": measure.name,
-                "chosen": tested.name, "parameters": tested.recipe.parameter_text,
-                "test": tested.mean, "greedy": greedy.mean, **comparison.record(), "verdict": verdict,
-            }
-        )  # fmt: skip
-    return records
 
 
 def _table(study: Study, name: str, caption: str, rows: Sequence[TableRow]) -> StudyTable:

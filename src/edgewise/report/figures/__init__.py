@@ -16,10 +16,9 @@ from ...recipes.discovery import Discovery, Outcome
 from ...study import Study
 from ..formatting import format_number, shorten, with_minus_signs
 from .circuit import circuit_figure
-from .costs import costs_figure
-from .curves import curve_figure, faithfulness_figure, study_figure
+from .curves import costs_figure, curve_figure, faithfulness_figure, study_figure
 from .dots import differences_figure, scores_figure
-from .style import FILE_TYPES, SCREEN, Page, draw_files, figure_settings, paper
+from .style import FILE_TYPES, SCREEN, Page, draw_files, figure_settings
 
 PAPER_DPI = 300
 MIN_WIDTH, MAX_WIDTH = 3.0, 20.0  # in inches
@@ -54,23 +53,18 @@ def write_figures(folder: Path, discovery: Discovery) -> list[Path]:
     """Write all figures of a run into a folder as PNG and SVG; return their paths. Equal results give equal files."""
     if folder.is_symlink():  # figures must not be written outside the result folder
         raise InputError(f"{folder} is a link, not a folder; remove it first")
-    images = draw_files(_figures_of(discovery))
+    images = draw_files(figures_of(discovery))
     for name, data in images.items():
         write_bytes(folder / name, data)
     return [folder / name for name in images]
 
 
-def _figures_of(result: Discovery | Study) -> dict[str, Callable[[Page], Figure]]:
+def figures_of(result: Discovery | Study) -> dict[str, Callable[[Page], Figure]]:
     """Return the figures of a run or a study: name -> function that draws it for a page."""
     if isinstance(result, Study):
         costs = {"costs": partial(costs_figure, result)} if result.plan.scorers else {}
         return {"study": partial(study_figure, result), **costs}
     return {name: partial(draw, result) for name, draw in FIGURES.items()}
-
-
-def figure_names(result: Discovery | Study) -> tuple[str, ...]:
-    """Return the names of the figures of a run or a study."""
-    return tuple(_figures_of(result))
 
 
 def paper_figures(result: Discovery | Study, width: float, file_types: Sequence[str]) -> dict[str, bytes]:
@@ -99,4 +93,5 @@ def paper_figures(result: Discovery | Study, width: float, file_types: Sequence[
         raise InputError(f"file types {','.join(file_types)!r}: expected one or more of {', '.join(FILE_TYPES)}")
     if not MIN_WIDTH <= width <= MAX_WIDTH:
         raise InputError(f"width {width:g}: expected {MIN_WIDTH:g} to {MAX_WIDTH:g} inches, such as 3.25 for a column")
-    return draw_files(_figures_of(result), paper(width), tuple(dict.fromkeys(file_types)), PAPER_DPI)
+    page = Page(width, small=8.0, normal=9.0, is_paper=True)
+    return draw_files(figures_of(result), page, tuple(dict.fromkeys(file_types)), PAPER_DPI)

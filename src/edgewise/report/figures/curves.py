@@ -1,6 +1,6 @@
 """Faithfulness by circuit size, on a linear axis, over which areas are taken, and on a logarithmic one.
 
-Figures of a run, and of a study, which also has every recipe's difference from greedy.
+Figures of a run, and of a study, which also has every recipe's difference from greedy, or the costs of its scorers.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
 from ...evaluate import BOTH_MEASURES, CMD, CONFIDENCE, Curve, Measure, faithfulness_intervals
 from ...recipes.discovery import Discovery, Outcome, best_outcome
-from ...study import Repeats, Study
+from ...study import Cell, Study
 from ..formatting import format_number, short_name, shorten, with_minus_signs
-from ..overview import choices, omitted_recipes, reference_outcome, run_title, shown_outcomes
+from ..overview import choices, ordered_outcomes, reference_outcome, run_title
 from . import style
 from .dots import draw_differences
 from .style import Page
@@ -32,6 +33,8 @@ BEST: Look = {"color": style.BLUE, "linewidth": 3.6, "marker": "o", "markersize"
 REFERENCE: Look = {"color": style.BLACK, "linewidth": 2.2, "marker": "s", "markersize": 5, "zorder": 2.2}
 EXPORTED: Look = {"color": style.VERMILLION, "linewidth": 1.6, "linestyle": (0, (3, 1.5)), "marker": "^",
                   "markersize": 4, "zorder": 4}  # fmt: skip
+BASELINE_LOOK: Look = {"color": style.BLACK, "marker": "o", "markersize": 5.0, "linestyle": "none"}
+NO_COST_LOOK: Look = {"color": style.GREY, "linestyle": (0, (4, 2)), "linewidth": 1.0}
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +100,7 @@ def draw_curves(
 def faithfulness_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figure:
     """Draw the curves of all recipes, a row of panels per measure, with each recipe's area in the legend."""
     run, split = discovery.run, shorten(discovery.run.test.split)
-    recipes = {measure: shown_outcomes(discovery, measure) for measure in discovery.measures}
+    recipes = {measure: ordered_outcomes(discovery, measure) for measure in discovery.measures}
     best_names = {measure: best_outcome(rows, measure).name for measure, rows in recipes.items()}
     labels = {
         measure: [_label(discovery, row, best_names[measure]) for row in rows] for measure, rows in recipes.items()
@@ -113,7 +116,6 @@ def faithfulness_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figu
         f"tinted; right, the band is its {CONFIDENCE:.0%} interval over resamples of the examples."
         + f" Sizes up to {up_to} ask for no {run.graph.unit} and are not drawn." * bool(empty_sizes)
         + f" Exported recipes: {choices(discovery)}."
-        + omitted_recipes(discovery)
     )
     special = {  # other recipes look the same in all panels
         measure: {discovery.best(measure).name: EXPORTED, best_names[measure]: BEST}
@@ -199,7 +201,12 @@ def study_figure(study: Study, page: Page = style.SCREEN) -> Figure:
         above, below = part.subfigures(2, 1, height_ratios=[upper, height - upper])
         first, chosen = cell.test[measure][0], cell.chosen(measure)
         compared = [(first, REFERENCE), (chosen, BEST)][: 1 + (chosen is not first)]
-        lines = [_mean_line(repeats, look) for repeats, look in compared]
+        lines = []  # the mean curve over seeds, with their range as its band
+        for repeats, look in compared:
+            drawn, curve = repeats.curves[0].nonempty_sizes, repeats.curves[0]
+            values = np.array([of_seed.faithfulness for of_seed in repeats.curves])[:, drawn]  # [seed, size]
+            band = np.stack([values.min(0), values.max(0)])
+            lines.append(CurveLine(look, np.array(curve.shares)[drawn], values.mean(0), band))
         linear = draw_curves(above, lines, measure, definition, page)
         place = f"{shorten(short_name(cell.task))}  ·  {shorten(short_name(cell.model))}  ·  {measure.improves}"
         style.set_heading(linear, measure.name, place, page)
@@ -212,9 +219,50 @@ def study_figure(study: Study, page: Page = style.SCREEN) -> Figure:
     return figure
 
 
-def _mean_line(repeats: Repeats, look: Look) -> CurveLine:
-    """Return the mean curve over seeds, with their range as its band."""
-    curve = repeats.curves[0]
-    heights = np.array([of_seed.faithfulness for of_seed in repeats.curves])[:, curve.nonempty_sizes]
-    band = np.stack([heights.min(0), heights.max(0)])
-    return CurveLine(look, np.array(curve.shares)[curve.nonempty_sizes], heights.mean(0), band)
+def costs_figure(study: Study, page: Page = style.SCREEN) -> Figure:
+    """Draw CMD and CPR of every scorer against its seconds per example, a row of panels for every cell."""
+    names = list(dict.fromkeys(name for cell in study.cells for name in cell.costs))
+    others = [other_look(place) | {"linestyle": "none"} for place in range(len(names) - 1)]
+    looks = dict(zip(names, [BASELINE_LOOK, *others], strict=True))
+    looks |= {name: NO_COST_LOOK for cell in study.cells for name, cost in cell.costs.items() if not cost.seconds}
+    caption = (
+        "Area on test, mean over seeds, against wall seconds of scoring or learning per training example; logarithmic "
+        "except for CPR. Dashed: rankings that cost nothing, such as a random one; for CPR only if near the others."
+    )
+    height = panel_height(page) + 0.4
+    figure = style.new_figure(height * len(study.cells) + 0.6, "Faithfulness and cost of scorers", caption, page)
+    part = figure.subfigures(1, 1, squeeze=False)[0, 0]  # a legend of the figure would cover the caption
+    panels = part.subplots(len(study.cells), len(BOTH_MEASURES), squeeze=False)
+    for row, cell in zip(panels, study.cells, strict=True):
+        for axes, measure in zip(row, BOTH_MEASURES, strict=True):
+            _draw_cell(axes, cell, measure, looks)
+            place = dict.fromkeys(shorten(short_name(name)) for name in (cell.task, cell.model))
+            text = "  ·  ".join([*place, measure.improves])
+            style.set_heading(axes, measure.name, text, page, 1 / len(BOTH_MEASURES))
+    handles = [Line2D([], [], **looks[name]) for name in names]
+    style.add_legend(part, handles, [shorten(name) for name in names], page)
+    return figure
+
+
+def _draw_cell(axes: Axes, cell: Cell, measure: Measure, looks: dict[str, Look]) -> None:
+    """Draw one point per scorer. Those without a cost are lines."""
+    areas = {repeats.name: repeats.mean for repeats in cell.test[measure]}
+    costs = {name: cost.seconds for name, cost in cell.costs.items() if cost.seconds}
+    is_log = measure.least == 0 and min(areas.values()) > 0
+    for axis, set_scale, is_logarithmic in (
+        (axes.xaxis, axes.set_xscale, bool(costs)),
+        (axes.yaxis, axes.set_yscale, is_log),
+    ):
+        if is_logarithmic:
+            set_scale("log")
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_minor_formatter(NullFormatter())
+        axis.set_major_formatter(FuncFormatter(lambda value, _: with_minus_signs(f"{value:g}")))
+    for name, seconds in costs.items():
+        axes.plot([seconds], [areas[name]], **looks[name])
+    limits = axes.get_ylim()
+    for name in [name for name in areas if name not in costs]:
+        axes.axhline(areas[name], **looks[name])
+    if not is_log:
+        axes.set_ylim(limits)  # a random ranking would leave no room for the differences between the others
+    axes.set_xlabel("seconds per example")

@@ -19,7 +19,7 @@ from ...evaluate import CONFIDENCE, Comparison, Measure
 from ...recipes.discovery import Discovery
 from ..circuit_summary import COLOURS as KIND_COLOURS, KINDS, edge_kinds
 from ..formatting import format_interval, format_number, format_score, shorten, with_minus_signs
-from ..overview import centred_statistics, omitted_recipes, reference_outcome, run_title, shown_outcomes
+from ..overview import centred_statistics, ordered_outcomes, reference_outcome, run_title
 from . import style
 from .style import Page
 
@@ -90,7 +90,7 @@ def differences_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figur
     """Draw a dot plot of differences from greedy for each measure."""
     comparisons = {}
     for measure in discovery.measures:
-        reference, shown = reference_outcome(discovery, measure), shown_outcomes(discovery, measure)
+        reference, shown = reference_outcome(discovery, measure), ordered_outcomes(discovery, measure)
         comparisons[measure] = {
             row.name: row.resampled.minus(reference.resampled) for row in shown if row is not reference
         }
@@ -98,7 +98,7 @@ def differences_figure(discovery: Discovery, page: Page = style.SCREEN) -> Figur
     caption = (
         f"Area minus the reference recipe's area, paired over the {discovery.run.test.examples} evaluated examples, "
         f"with its {CONFIDENCE:.0%} interval. Filled: the interval excludes 0; hollow and grey: no significant "
-        f"difference. The tinted side is the better one.{omitted_recipes(discovery)}"
+        "difference. The tinted side is the better one."
     )
     figure = style.new_figure(sum(heights), run_title(discovery), caption, page)
     panels = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]

@@ -70,11 +70,6 @@ class Page:
 SCREEN = Page()
 
 
-def paper(width: float) -> Page:
-    """Return the page of a paper whose text or column has a width in inches."""
-    return Page(width, small=8.0, normal=9.0, is_paper=True)
-
-
 @contextmanager
 def figure_settings(page: Page = SCREEN) -> Iterator[None]:
     """Use edgewise's matplotlib settings, whatever the user's are; names are never parsed as TeX."""

@@ -1,10 +1,8 @@
-// The About tab: how to read the picture, facts about the runs, and what the page leaves out.
+// The About tab: how to read the picture, and facts about the runs.
 
 import { METRICS, SELECTED } from "edgewise/choices.js";
 import { el } from "edgewise/dom.js";
 import { isMib, isRatio } from "edgewise/plot.js";
-import { MOST_LINES } from "edgewise/scene.js";
-import { count, counted } from "edgewise/text.js";
 
 const PICTURE = "Rows are layers, from the input at the bottom to the logits at the top; cells are heads, and the " +
   "MLP at the end of each row. The darker a cell, the larger the total score of its edges in this " +
@@ -60,7 +58,6 @@ export function aboutPanel(element, view) {
     ...(methods.length ? part("What the recipes are", terms(methods, { id: "about-methods" })) : []),
     ...view.runs.flatMap((run, place) => part(`The run: ${run.name}`, Object.keys(run.facts).length
       ? terms(Object.entries(run.facts), { "data-run": place }) : el("p", { class: "quiet" }, "No facts are known."))),
-    ...part("What is left out", el("ul", { id: "about-left-out" }, ...leftOut(view).map((words) => el("li", {}, words)))),
     el("p", { class: "quiet" }, `Made by edgewise ${view.about.edgewise}. This page sends nothing over the network.`)));
 }
 
@@ -72,29 +69,6 @@ function terms(pairs, attributes = {}) {
 function legend(lines) {
   return el("ul", { class: "legend", id: "about-legend" }, ...lines.map(([kind, words]) =>
     el("li", { "data-means": kind }, el("i", { class: `swatch ${kind}` }), el("span", {}, words))));
-}
-
-/** What the page does not have: edges of the graph, lines, examples and attention. */
-function leftOut(view) {
-  const { edges, held, unit } = view.graph;
-  const ofRun = (run) => {
-    const whose = view.runs.length > 1 ? ` of ${run.name}` : "";
-    const n = run.full?.length ?? 0;
-    const all = counted(run.examples, "evaluated example");
-    const { heads = [], examples = [] } = run.patterns ?? {};
-    const attention = heads.length && examples.length
-      ? `The page has attention of ${counted(heads.length, "head")} on ${counted(examples.length, "example")}.`
-      : "The page has no attention patterns.";
-    if (!run.examples) return `No examples${whose} were evaluated. ${attention}`;
-    return `${n < run.examples ? `The first ${count(n)} of ${all}` : `All of ${all}`}${whose} are here. ${attention}`;
-  };
-  return [
-    held < edges
-      ? `The graph has ${counted(edges, unit)}; this page has ${count(held)}, those of the smallest circuits first.`
-      : `Nothing of the graph: the page has all ${counted(edges, unit)}.`,
-    `At most ${count(MOST_LINES)} lines are drawn, the strongest; the line below the picture says how many there are.`,
-    ...view.runs.map(ofRun),
-  ];
 }
 
 // One-line descriptions of the parts of recipes.

@@ -10,8 +10,6 @@ import { besidePlace } from "edgewise/tip.js";
 const GAP = 16;
 const NAMED = 12;
 const SIDES = ["clean", "corrupted"];
-// So many keys are named of those that the last token looks at.
-const KEYS = 4;
 // Of the room that the panel has, what is above and below a map: its name, and a little air.
 const AROUND = 52;
 
@@ -38,22 +36,20 @@ export function attentionPanel(element, view, update) {
     if (!nowhere) besidePlace(tip, box.right, box.bottom);
   };
   const maps = names.map((name) => heatmap(name, point));
-  const last = el("dl", { id: "attention-last" });
   const body = el("div", { class: "maps" }, ...maps.map((map) => map.element));
   const scales = el("p", { class: "scales quiet" },
     el("span", {}, "0 ", el("i", { class: "ramp attention" }), " 1: how much a row's token looks at a column's"),
     el("span", {}, "more when corrupted ", el("i", { class: "ramp difference" }), " more when clean"));
-  const panel = el("div", { class: "panel attention" }, choices, said, last, body, scales, tip);
+  const panel = el("div", { class: "panel attention" }, choices, said, body, scales, tip);
   element.append(panel);
 
   const renderChoices = whenChanged((now) => [now.row, now.size, now.node, now.head, now.example, now.notes], (now) => {
     const { patterns } = view.runs[view.rows[now.row].run];
     const held = Boolean(patterns?.heads.length && patterns.examples.length);
-    for (const part of [choices, last, body, scales]) part.hidden = !held;
+    for (const part of [choices, body, scales]) part.hidden = !held;
     shown = held ? pick(view, now, patterns) : null;
     said.textContent = shown ? words(view, now, shown) : `The page has no attention patterns for this circuit. ${MORE_ATTENTION}`;
     if (!shown) return;
-    last.replaceChildren(...lastRow(shown));
     const option = ({ node, score, inside }) => el("option", { value: node },
       [view.graph.nodes[node], calledIn(now.notes, node), inside ? number(score) : ""].filter(Boolean).join(" · "));
     const group = (label, of) => (of.length ? [el("optgroup", { label }, ...of.map(option))] : []);
@@ -122,20 +118,6 @@ function words(view, state, { asked, head, heads, all, example }) {
       : `${name(head)} ranks ${count(rank + 1)} of ${counted(inside.length, "head")} in ${circuit}, ` +
         `by the total of its edges' scores, ${number(inside[rank].score)}.`,
   ].filter((sentence) => sentence !== "").join(" ");
-}
-
-/** What the last token looks at most, clean and corrupted: terms and words. */
-function lastRow({ clean, corrupted, tokens }) {
-  return [clean, corrupted].flatMap((pattern, side) => {
-    const query = pattern.length - 1;
-    const weight = (key) => pattern.value(query, key) / 255;
-    const keys = Array.from({ length: pattern.length }, (_, key) => key);
-    const most = keys.sort((one, two) => weight(two) - weight(one) || one - two).slice(0, KEYS);
-    const words = most.map((key) => `${tokenNamed(tokens[side], key)} ${fixed(weight(key))}`).join(", ");
-    return [
-      el("dt", {}, SIDES[side]), el("dd", { "data-last": SIDES[side] },
-        `last token ${tokenNamed(tokens[side], query)} looks at ${words}`)];
-  });
 }
 
 function drawMaps(maps, { clean, corrupted, tokens }, width, height, colours) {

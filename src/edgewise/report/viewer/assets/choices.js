@@ -97,7 +97,7 @@ export function choices(element, view, update) {
 }
 
 const TITLES = ["the query of a head", "the key of a head", "the value of a head", "an MLP", "the logits"];
-const SHOWN = ["letters", "sign", "least", "all", "span", "search", "parts", "colour", "other", "truth", "row"];
+const SHOWN = ["letters", "sign", "least", "all", "span", "search", "colour", "other", "truth", "row"];
 const STEPS = 100, DECADES = 4;
 
 /** The share of the strongest score at a step of the slider: 0, then logarithmic up to 1. */
@@ -106,8 +106,8 @@ const stepAt = (least) => (least <= 0 ? 0 : Math.max(1, Math.round(STEPS * (1 + 
 
 /** The patch that undoes all filters. */
 export function unfiltered(view) {
-  const { letters, sign, least, all, span, search, parts } = initial(view);
-  return { letters, sign, least, all, span, search, parts };
+  const { letters, sign, least, all, span, search } = initial(view);
+  return { letters, sign, least, all, span, search };
 }
 
 const swatch = (name) => el("span", { class: `swatch ${name}`, "aria-hidden": "true" });

@@ -2,17 +2,15 @@
 
 import { scaled } from "edgewise/board.js";
 import { switched, toMeasure, unfiltered } from "edgewise/choices.js";
-import { CLOSE } from "edgewise/chosen.js";
 import { button, el, icon } from "edgewise/dom.js";
 import { fileName, pageName, pageWith, pngOf, save, svgOf } from "edgewise/export.js";
 import { initial, measuresOf, rowsOf, toAddress } from "edgewise/state.js";
+import { CLOSE } from "edgewise/tip.js";
 
 const ICONS = {
   theme: ["M8 1.5a6.5 6.5 0 1 0 0 13z", "M8 1.5a6.5 6.5 0 0 1 0 13"],
   full: ["M2 6V2h4", "M10 2h4v4", "M14 10v4h-4", "M6 14H2v-4"],
 };
-
-const EMBEDDED = "The end of the link is copied: add it to the address of viewer.html";
 
 /** The page's keys, and what each does in words. */
 export const KEYS = [
@@ -46,14 +44,10 @@ export function actionsOf(document, view, { state, update, palette, say, loaded 
       save(document, pageName(view), new Blob([pageWith(loaded, view, notes)], { type: "text/html" }));
     },
     link: async () => {
-      const address = toAddress(view, state());
+      const page = location.href.split("#")[0];
       // A page that is embedded in another has no address of its own.
-      if (["about:", "data:", "blob:"].includes(location.protocol)) {
-        const copied = await copy(document, address);
-        say(copied && address ? EMBEDDED : "This page is embedded: open viewer.html by itself to get a link");
-        return;
-      }
-      const copied = await copy(document, location.href.split("#")[0] + address);
+      if (/^(about|data|blob):/.test(page)) return void say("This page is embedded: open viewer.html by itself to get a link");
+      const copied = await navigator.clipboard?.writeText(page + toAddress(view, state())).then(() => true, () => false);
       const done = "The link to exactly this picture is copied";
       say((copied ? done : "Copy the page's address: it describes this picture") +
         (location.protocol === "file:" ? ". It works where this file lies at the same place: send it, too" : ""));
@@ -76,21 +70,6 @@ export function actionsOf(document, view, { state, update, palette, say, loaded 
       else update({ pins: pins.includes(node) ? pins.filter((one) => one !== node) : [...pins, node] });
     },
   };
-}
-
-async function copy(document, words) {
-  try {
-    await navigator.clipboard.writeText(words);
-    return true;
-  } catch { // a page from disk may not be allowed to: the old way still works there
-    const field = el("textarea", { "aria-hidden": "true" });
-    field.value = words;
-    document.body.append(field);
-    field.select();
-    const done = document.execCommand("copy");
-    field.remove();
-    return done;
-  }
 }
 
 /** Fills the toolbar and the zoom buttons. */
@@ -158,18 +137,9 @@ export function listenKeys(document, view, { state, update, act, focusSearch }) 
   });
 }
 
-const WORDS = [
-  "Every row is a layer, every cell a head or an MLP; the input is at the bottom, the logits are at the top. A line " +
-  "is an edge: one node writes, another reads. Its colour shows what it is read as (q, k, v, MLP, logits), its width " +
-  "how large its score is; a dashed line has a negative score (among thousands of lines only the stronger ones are " +
-  "dashed). The darker a cell, the larger the total score of its edges.",
-  "The slider under the curve chooses the size of the circuit. Click a node to see only its edges, ranked in the " +
-  "list; click again or press Esc to see all. Hover over or tap a line for its score. Difference compares the shown " +
-  "recipe with a second one: edges that only one of them has are highlighted and listed; the buttons above the lists " +
-  "choose which of them are drawn. The About tab explains the recipes, measures and marks. " +
-  "Type a name or a note of the selected node in the Edges tab; links have them, and Save writes a page with them. " +
-  "Scroll or pinch to zoom, drag to move. The address always describes the current picture.",
-];
+const HELP = "The slider under the curve chooses the size of the circuit. Click a node to see only its edges, ranked in the " +
+  "list. Hover over or tap a line for its score. Scroll or pinch to zoom, drag to move. The About tab explains the " +
+  "picture, the recipes, the measures and the marks. The address always describes the current picture.";
 
 /** Fills the dialog; a click outside closes it. */
 export function help(dialog) {
@@ -177,6 +147,6 @@ export function help(dialog) {
   const close = el("button", { class: "icon", "aria-label": "Close" }, icon(...CLOSE));
   const keys = KEYS.flatMap(([key, words]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, words)]);
   dialog.append(
-    el("form", { method: "dialog" }, head, close), ...WORDS.map((words) => el("p", {}, words)), el("dl", {}, ...keys));
+    el("form", { method: "dialog" }, head, close), el("p", {}, HELP), el("dl", {}, ...keys));
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
 }

@@ -6,7 +6,7 @@ import {
   bandPath, heightRange, heightScale, heightTicks, isMib, linePath, shareScale, shareTicks,
 } from "edgewise/plot.js";
 import { sameSize } from "edgewise/state.js";
-import { between, count, counted, elided, fixed, number, percent } from "edgewise/text.js";
+import { between, count, counted, fixed, number, percent } from "edgewise/text.js";
 
 const AXES = {
   log: "A logarithmic axis, which shows small circuits apart",
@@ -74,9 +74,7 @@ export function curvePanel(element, view, update) {
     svg.setPointerCapture(event.pointerId);
     choose(event);
   });
-  svg.addEventListener("pointermove", (event) =>
-    event.buttons & 1 ? choose(event) : chart?.name(event.offsetX, event.offsetY));
-  svg.addEventListener("pointerleave", () => chart?.name(-Infinity, -Infinity));
+  svg.addEventListener("pointermove", (event) => event.buttons & 1 && choose(event));
   return { render };
 }
 
@@ -126,17 +124,12 @@ function goalWords({ goal, sizes, reached, unit }, brief) {
   return `never ${goal} below 100\u00a0%: nearest ${fixed(best.faithfulness)}, at ${percent(best.share)}`;
 }
 
-// The words above the frame name the size of the goal: within the frame they would hide curves.
-const MARGIN = { top: 24, right: 14, bottom: 34, left: 34 };
-const LETTER = 5.6;
-const NEAR = 18;
-const LONGEST = 30;
+const MARGIN = { top: 10, right: 14, bottom: 34, left: 34 };
 
 /** Whether a row was evaluated at more than one size, so that there is a line to draw. */
 const hasCurve = (row) => row.sizes.filter((size) => size.faithfulness !== null).length > 1;
 
-/** Draws the curves of a state into an svg so wide; gives `sizeAt(x)`, `point(size)` that moves the crosshair, and
- * `name(x, y)` that names the line there. */
+/** Draws the curves of a state into an svg so wide; gives `sizeAt(x)`, and `point(size)` that moves the crosshair. */
 function drawChart(svg, view, state, width) {
   const shown = view.rows[state.row];
   // All rows with a curve of the shown row's run and measure, faint; over them the other row and the shown one.
@@ -163,7 +156,8 @@ function drawChart(svg, view, state, width) {
   const clip = draw("clipPath", { id: "curve-clip" },
     draw("rect", { x: left - 6, y: top - 6, width: right - left + 12, height: bottom - top + 6 }));
   const paths = rows.map(({ row, kind }) =>
-    draw("path", { class: `line ${kind}`, "data-row": row.index, d: linePath(row.sizes.map(pointOf)) }));
+    draw("path", { class: `line ${kind}`, "data-row": row.index, d: linePath(row.sizes.map(pointOf)) },
+      draw("title", {}, row.label)));
   const known = shown.sizes.filter((size) => size.low !== null && size.high !== null);
   const side = (part) => known.map((size) => [x(size.share), y(size[part])]);
   const band = draw("path", { class: "band", d: bandPath(side("high"), side("low")) });
@@ -174,22 +168,11 @@ function drawChart(svg, view, state, width) {
   const dots = rows.filter(({ kind }) => kind !== "rest").flatMap(({ row, kind }) =>
     row.sizes.map(pointOf).filter((point) => point !== null)
       .map(([cx, cy]) => draw("circle", { cx, cy, r: 2, class: `dot ${kind}` })));
-  const goal = draw("g", { class: "goal", id: "curve-goal" });
-  if (shown.reached !== null) { // a diamond on the curve, and words above the frame
-    const size = shown.sizes[shown.reached];
-    const [at, up] = pointOf(size);
-    const words = `first ${shown.goal} at ${percent(size.share)}`;
-    const half = (LETTER * words.length) / 2;
-    const middle = Math.max(left + half, Math.min(at, width - half));
-    goal.append(draw("line", { x1: at, x2: at, y1: top - 8, y2: up }),
-      draw("path", { d: `M${at} ${up - 5}l5 5l-5 5l-5 -5z` }), label(middle, 11, words, "middle", "goal-words"));
-  }
-  const [behind, now, named] = [draw("g"), draw("g"), draw("g", { class: "named" })];
+  const [behind, now] = [draw("g"), draw("g")];
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.setAttribute("width", width);
   svg.setAttribute("height", height);
-  svg.replaceChildren(clip, axes, behind, draw("g", { "clip-path": "url(#curve-clip)" }, area, band, ...paths, ...dots),
-    ...(shown.reached === null ? [] : [goal]), now, named);
+  svg.replaceChildren(clip, axes, behind, draw("g", { "clip-path": "url(#curve-clip)" }, area, band, ...paths, ...dots), now);
 
   const upright = (at, y1, y2, kind) => draw("line", { x1: at, x2: at, y1, y2, class: kind });
   const inFrame = (value) => Math.min(bottom, Math.max(top - 6, y(value)));
@@ -205,19 +188,6 @@ function drawChart(svg, view, state, width) {
       now.replaceChildren(...(hasInterval ? [upright(x(share), inFrame(low), inFrame(high), "whisker")] : []));
       if (faithfulness === null) return;
       now.append(draw("circle", { cx: x(share), cy: y(faithfulness), r: 5, class: "point", "data-size": which }));
-    },
-    name(px, py) {
-      const points = rows.flatMap(({ row }) => row.sizes.map((size) => ({ row, size, at: pointOf(size) })))
-        .filter(({ at }) => at !== null).map((one) => ({ ...one, far: Math.hypot(one.at[0] - px, one.at[1] - py) }));
-      const best = points.reduce((one, two) => (two.far <= (one?.far ?? NEAR) ? two : one), null);
-      for (const path of paths) path.classList.toggle("hover", Number(path.dataset.row) === best?.row.index);
-      named.replaceChildren();
-      if (!best) return;
-      const [at, up] = best.at;
-      const before = at > (left + right) / 2; // the side that has room
-      const words = `${elided(best.row.label, LONGEST)} ${fixed(best.size.faithfulness)}`;
-      named.append(draw("circle", { cx: at, cy: up, r: 3.5 }),
-        label(at + (before ? -8 : 8), Math.max(top + 8, up - 7), words, before ? "end" : "start", "name"));
     },
   };
 }

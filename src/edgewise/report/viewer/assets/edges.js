@@ -3,8 +3,8 @@
 import { button, el } from "edgewise/dom.js";
 import { LETTERS } from "edgewise/graph.js";
 import { calledIn, edgeCalled } from "edgewise/notes.js";
-import { HERE, OUTSIDE, PART_OF, SHARED, testsOf, THERE, TRUTHS } from "edgewise/scene.js";
-import { differingSizes, PARTS } from "edgewise/state.js";
+import { HERE, OUTSIDE, SHARED, testsOf, THERE, TRUTHS } from "edgewise/scene.js";
+import { differingSizes } from "edgewise/state.js";
 import { between, count, counted, number, percent } from "edgewise/text.js";
 import { edgeEffect, edgeFacts, edgeTest, kindWords, nodeEffect, rowOfKind, stabilityWords } from "edgewise/tip.js";
 
@@ -66,20 +66,15 @@ export function edgesPanel(element, view, update, hover) {
     last = null;
     render(state, shownNow);
   };
-  const lists = (now, { circuits, matching, shown }) => {
+  const lists = (now, { circuits, shown }) => {
     const name = (row) => view.rows[row].label;
     const { nodes } = view.graph;
     if (circuits.other !== null) {
-      const only = (kind) => matching.filter((one) => one.kind === kind);
-      const titles = now.truth ? { here: "Wrong", there: "Missed", shared: "True" }
-        : { here: `Only in ${name(now.row)}`, there: `Only in ${name(now.other)}`, shared: "In both" };
-      const order = now.truth ? ["shared", "here", "there"] : PARTS;
-      const parts = order.map((id) => [id, titles[id], only(PART_OF[id])]);
-      const listed = parts.filter(([id]) => now.parts.length === 0 || now.parts.includes(id));
-      const most = listed.length === 1 ? ONE_LIST : OF_SEVERAL;
+      const titles = now.truth ? [["shared", "True", SHARED], ["here", "Wrong", HERE], ["there", "Missed", THERE]]
+        : [["here", `Only in ${name(now.row)}`, HERE], ["there", `Only in ${name(now.other)}`, THERE], ["shared", "In both", SHARED]];
       const isSame = now.other !== null && circuits.counts[HERE] + circuits.counts[THERE] === 0;
-      return [partChips(now, parts), isSame ? sameNote(view, now, update) : null, ...listed.map(([id, title, items]) =>
-        list(id, title, items, most, rowOfKind(view, now, PART_OF[id])))];
+      return [isSame ? sameNote(view, now, update) : null, ...titles.map(([id, title, kind]) =>
+        list(id, title, shown.filter((one) => one.kind === kind), OF_SEVERAL, rowOfKind(view, now, kind)))];
     }
     if (now.node !== null) {
       const into = shown.filter(({ edge }) => view.head[edge] === now.node);
@@ -93,19 +88,6 @@ export function edgesPanel(element, view, update, hover) {
     const title = view.runs[view.rows[now.row].run].scored ? "Strongest edges" : "Edges";
     return [strongestNodes(view, now, circuits, update), list("all", title, shown, ONE_LIST)];
   };
-
-  // Several may be chosen; none means all.
-  const partChips = (now, parts) => el("div", { class: "parts", id: "difference-parts" },
-    ...parts.map(([id, title, items]) => {
-      const on = now.parts.includes(id);
-      const flipped = PARTS.filter((part) => now.parts.includes(part) !== (part === id));
-      const content = [el("span", { class: `swatch ${now.truth ? TRUTHS[PART_OF[id]] : id}` }),
-        `${title} (${count(items.length)})`];
-      return button(content, () => update({ parts: flipped.length < PARTS.length ? flipped : [] }), {
-        class: "chip small", "data-part": id, "aria-pressed": String(on),
-        title: on ? "Don't choose these" : "Draw and list these alone",
-      });
-    }));
 
   const render = (now, scene) => {
     const keys = [scene.shown, now.edge, now.tab === "edges", now.notes];

@@ -1,12 +1,13 @@
-// The Examples tab: faithfulness on every example, worst first, and the prompt of the selected one.
+// The Examples tab: faithfulness on every example, worst first; of the selected one its two prompts token by token, its
+// answers, and what model and circuits make of it.
 
-import { button, draw, el, whenChanged, widthOf } from "edgewise/dom.js";
+import { button, draw, el, SWATCHES, whenChanged, widthOf } from "edgewise/dom.js";
 import {
-  faithfulWords, heightRange, heightScale, heldExamples, isRatio, singleFaithfulness, worstFirst,
+  faithfulWords, heightRange, heightScale, heldExamples, isRatio, metricOf, singleFaithfulness, worstFirst,
 } from "edgewise/plot.js";
-import { outcomeOf, promptOf } from "edgewise/prompt.js";
+import { spansOf } from "edgewise/scene.js";
 import { sameSize } from "edgewise/state.js";
-import { count, counted, percent } from "edgewise/text.js";
+import { count, counted, fixed, number, percent, pieces } from "edgewise/text.js";
 
 /** How a run keeps attention on more examples. */
 export const MORE_ATTENTION = "In Python, discover(attention=N) keeps it on N examples, as far as 1.5 MB allow.";
@@ -36,7 +37,7 @@ export function examplesPanel(element, view, update) {
     const rank = strip.rankOf(shownExample(view, state)) + by;
     go(strip.order[Math.max(0, Math.min(rank, strip.order.length - 1))]);
   };
-  const renderStrip = whenChanged((now) => [now.row, now.size, now.other, width()], (now) => {
+  const renderStrip = whenChanged((now) => [now.row, now.size, width()], (now) => {
     strip = drawStrip(svg, view, now, width());
     svg.toggleAttribute("hidden", strip === null);
     said.replaceChildren(...lead(view, now, strip, go));
@@ -52,12 +53,12 @@ export function examplesPanel(element, view, update) {
     prompt.replaceChildren(...promptOf(view, now, example));
     attention.replaceChildren(attentionWords(view.runs[run], example, go, () => update({ example, tab: "attention" })));
   });
-  const renderOutcome = whenChanged((now) => [now.row, now.size, now.other, now.example, width()], (now) => {
+  const renderOutcome = whenChanged((now) => [now.row, now.size, now.other, now.example], (now) => {
     const example = shownExample(view, now);
     detail.hidden = example < 0;
     strip?.mark(Math.max(0, example));
     heading.replaceChildren(headOf(example, strip, step));
-    outcome.replaceChildren(...outcomeOf(view, now, example, width()));
+    outcome.replaceChildren(...outcomeOf(view, now, example));
   });
   const render = (now) => {
     state = now;
@@ -139,12 +140,9 @@ function notes(view, state, strip) {
   const held = heldExamples(row);
   const unknown = strip ? strip.values.filter((value) => Number.isNaN(value)).length : 0;
   const why = isRatio(run) ? "the model's metric is about 0" : "model and empty circuit have about the same metric";
-  const other = state.other === null ? null : view.rows[state.other];
   return [
     held && held < run.examples ? `Only the first ${count(held)} of ${counted(run.examples, "example")} are here.` : "",
     unknown ? `Undefined on ${counted(unknown, "example")}, at the right: ${why}.` : "",
-    strip && other?.run === row.run ? `Dots: ${other.label}.` : "",
-    strip && run.patterns?.examples.length ? "Squares below the bars: examples with attention." : "",
   ].filter((words) => words !== "").join(" ");
 }
 
@@ -185,21 +183,6 @@ function drawStrip(svg, view, state, width) {
     draw("line", { x1: left, x2: right, y1: y(value), y2: y(value), class: value ? "model" : "nothing" }),
     words(left - 6, y(value) + 4, "end", String(value)),
   ]);
-  // In difference mode, a dot where the other recipe's circuit lies on the same example.
-  const other = state.other === null ? null : view.rows[state.other];
-  const singleOther = other?.run === row.run ? singleFaithfulness(view, other) : null;
-  const size = other && sameSize(view, state.row, state.size, state.other);
-  const dots = (singleOther ? order : [])
-    .map((example, rank) => ({ value: singleOther(size, example), cx: x(rank) + each / 2 }))
-    .filter(({ value }) => !Number.isNaN(value))
-    .map(({ value, cx }) =>
-      draw("circle", { cx, cy: y(value), r: Math.max(1.2, Math.min(2.5, each / 2)), class: "dot other" }));
-  // A square below the bar of each example on which the page has attention.
-  const held = (view.runs[row.run].patterns?.examples ?? []).filter((example) => ranks.has(example));
-  const squares = held.map((example) => draw("rect", {
-    x: x(ranks.get(example)) + each / 2 - 2, y: bottom + 4, width: 4, height: 4, class: "attention",
-    "data-example": example,
-  }));
   const chosen = draw("path", { class: "bar chosen" });
   const mark = draw("path", { class: "chosen" });
   const hovered = words(right, HEIGHT - 2, "end", "");
@@ -207,7 +190,7 @@ function drawStrip(svg, view, state, width) {
   svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
   svg.setAttribute("width", width);
   svg.setAttribute("aria-valuemax", order.length);
-  svg.replaceChildren(...["above", "below", "undefined"].map(barsOf), chosen, ...levels, ...dots, mark, ...squares,
+  svg.replaceChildren(...["above", "below", "undefined"].map(barsOf), chosen, ...levels, mark,
     words(left, HEIGHT - 2, "start", "← worst"), hovered);
 
   const name = (example) => `example ${count(example)} · ${faithfulWords(values[example])}`;
@@ -226,4 +209,94 @@ function drawStrip(svg, view, state, width) {
       svg.setAttribute("aria-valuetext", name(example));
     },
   };
+}
+
+/** An example's tokens and answers, as elements. Tokens at which the selected edge acts are marked. */
+function promptOf(view, state, example) {
+  const prompt = view.runs[view.rows[state.row].run].prompts[example];
+  if (!prompt) return [el("p", { class: "quiet" }, "Its prompt isn't here.")];
+  if (!view.span || !prompt.spans?.length) return [tokenPairs(prompt), answers(prompt)];
+  const marks = marksOf(view, state);
+  return [tokenPairs(prompt, view.graph.spans, marks), el("p", { class: "quiet", id: "example-acts" }, marks.words),
+    answers(prompt)];
+}
+
+/** The spans whose tokens are marked: `at`, of the selected edge or selected itself, `also` of the same edge; words. */
+function marksOf(view, { row, size, edge, span }) {
+  const named = (at) => view.graph.spans[at];
+  if (edge === null && span === null) return { also: [], words: "Select an edge or a span to mark its tokens." };
+  if (edge === null) return { at: span, also: [], words: `Outlined: the tokens of ${named(span)}.` };
+  const at = view.span[edge];
+  const acting = spansOf(view, view.rows[row], size, edge).filter((pair) => pair.inside);
+  const also = acting.filter((pair) => pair.edge !== edge).map((pair) => view.span[pair.edge]);
+  const acts = acting.some((pair) => pair.edge === edge) ? "acts" : "doesn't act in this circuit";
+  const others = also.length ? `; dashed: ${also.map(named).join(", ")}, where the same edge also acts` : "";
+  return { at, also, words: `Outlined: the tokens of ${named(at)}, where ${view.edgeName(edge)} ${acts}${others}.` };
+}
+
+/** What the circuits of a state make of an example, as elements. */
+function outcomeOf(view, state, example) {
+  const circuits = circuitsOf(view, state, example);
+  return circuits.length ? [metrics(view, circuits, example)] : [];
+}
+
+/** A token as text in which blanks are visible, but subtly so. */
+function tokenOf(text, attributes) {
+  const shown = ({ text: words, blank }) => (blank ? el("span", { class: "blank" }, words) : words);
+  return el("span", attributes, ...pieces(text).map(shown));
+}
+
+/** Clean above corrupted, position by position, those that differ and those of the spans of `marks` marked. */
+function tokenPairs({ clean, corrupted, spans }, names, marks) {
+  const length = Math.max(clean.length, corrupted.length);
+  const pairs = Array.from({ length }, (_, place) => {
+    const side = (tokens, name) => tokenOf(tokens[place] ?? "", { class: `token ${name}`, "data-side": name });
+    const kinds = ["pair"];
+    if (clean[place] !== corrupted[place]) kinds.push("differ");
+    if (marks && marks.at === spans[place]) kinds.push("acts");
+    else if (marks?.also.includes(spans[place])) kinds.push("acts-too");
+    const span = marks ? { title: names[spans[place]], "data-span": names[spans[place]] } : {};
+    return el("span", { class: kinds.join(" "), "data-position": place, ...span },
+      side(clean, "clean"), side(corrupted, "corrupted"));
+  });
+  const heads = ["clean", "corrupted"].map((name) => el("span", {}, name));
+  return el("div", { class: "pairs", id: "example-tokens" }, el("span", { class: "pair names" }, ...heads), ...pairs);
+}
+
+function answers({ correct, incorrect }) {
+  return el("p", { id: "example-answers" },
+    "Right answer ", tokenOf(correct, { class: "token answer correct" }),
+    " against ", tokenOf(incorrect, { class: "token answer incorrect" }));
+}
+
+/** The circuits with a metric on an example: the one that is shown and, in difference mode, the other. */
+function circuitsOf(view, state, example) {
+  const row = view.rows[state.row];
+  const found = [{ row, size: state.size, kind: "shown" }];
+  const other = state.other === null ? null : view.rows[state.other];
+  if (other?.run === row.run) {
+    found.push({ row: other, size: sameSize(view, state.row, state.size, state.other), kind: "other" });
+  }
+  return found
+    .map((one) => ({ ...one, single: singleFaithfulness(view, one.row) }))
+    .filter((one) => one.single !== null && example < heldExamples(one.row));
+}
+
+/** The metric of the model, of the circuits and of the empty circuit. */
+function metrics(view, circuits, example) {
+  const { full, empty } = view.runs[circuits[0].row.run];
+  // Metrics are mostly logit differences, which need no more than two decimals.
+  const say = Math.abs(full[example] - empty[example]) >= 0.1 ? fixed : number;
+  const line = (kind, name, metric, value) => el("tr", { "data-of": kind },
+    el("th", { scope: "row" }, el("i", { class: `swatch ${SWATCHES[kind] ?? "none"}` }), name),
+    el("td", {}, say(metric)), el("td", {}, value));
+  const heading = ["metric", "faithfulness"].map((name) => el("th", { scope: "col" }, name));
+  return el("table", { class: "metrics", id: "example-metrics" },
+    el("thead", {}, el("tr", {}, el("td", {}), ...heading)),
+    el("tbody", {},
+      line("model", "model", full[example], ""),
+      ...circuits.map(({ row, size, kind, single }) =>
+        line(kind, `${row.label} at ${percent(row.sizes[size].share)}`, metricOf(row, size, example),
+          faithfulWords(single(size, example)))),
+      line("empty", "empty circuit", empty[example], "")));
 }

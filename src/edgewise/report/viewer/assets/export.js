@@ -184,25 +184,11 @@ export async function pngOf(document, svg) {
   return new Promise((done) => canvas.toBlob(done, "image/png"));
 }
 
-const EMPTY = new Set(["meta", "input", "br", "img", "link"]);
-const RAW = new Set(["script", "style", "noscript"]);
-
-/** An element or a text as HTML; nothing for other nodes. */
-function htmlOf(node) {
-  if (node.nodeType === Node.TEXT_NODE) return escaped(node.data);
-  if (node.nodeType !== Node.ELEMENT_NODE) return "";
-  const name = node.localName;
-  const attributes = [...node.attributes].map((one) => ` ${one.name}="${escaped(one.value)}"`).join("");
-  if (EMPTY.has(name)) return `<${name}${attributes}>`;
-  const inside = RAW.has(name) ? node.textContent : [...node.childNodes].map(htmlOf).join("");
-  return `<${name}${attributes}>${inside}</${name}>`;
-}
-
 /** The text of the page with these notes, from a copy of its root element as it was loaded. */
 export function pageWith(root, view, notes) {
   const copy = root.cloneNode(true);
   const block = copy.querySelector("#notes");
   // No text can end the block of data: it has no "<".
   block.textContent = JSON.stringify(triplesOf(view.graph, notes)).replaceAll("<", "\\u003c");
-  return `<!doctype html>\n${htmlOf(copy)}\n`;
+  return `<!doctype html>\n${copy.outerHTML}\n`;
 }

@@ -4,7 +4,6 @@ import { aboutPanel } from "edgewise/about.js";
 import { attentionPanel } from "edgewise/attention.js";
 import { board } from "edgewise/board.js";
 import { choices, filtersPanel } from "edgewise/choices.js";
-import { chosen } from "edgewise/chosen.js";
 import { actionsOf, controls, help, isDark, listenKeys } from "edgewise/controls.js";
 import { curvePanel } from "edgewise/curve.js";
 import { load } from "edgewise/data.js";
@@ -12,10 +11,11 @@ import { button, whenChanged } from "edgewise/dom.js";
 import { edgesPanel } from "edgewise/edges.js";
 import { examplesPanel } from "edgewise/examples.js";
 import { notesPanel } from "edgewise/notes.js";
-import { cellsOf, circuitsOf, matchingEdges, ofParts } from "edgewise/scene.js";
+import { cellsOf, circuitsOf, shownEdges } from "edgewise/scene.js";
 import { search } from "edgewise/search.js";
 import { changed, fromAddress, TABS, toAddress } from "edgewise/state.js";
 import { count, counted } from "edgewise/text.js";
+import { chosen } from "edgewise/tip.js";
 
 /** Loads the document's view and shows it; errors are shown on the page. */
 export async function start(document) {
@@ -65,11 +65,10 @@ function show(document, view, loaded) {
   const findCircuits = whenChanged((now) => [now.row, now.size, now.other, now.truth, now.all], (now) => {
     circuits = circuitsOf(view, now);
   });
-  const filters = ["node", "pins", "search", "notes", "letters", "sign", "least", "span", "parts"];
+  const filters = ["node", "pins", "search", "notes", "letters", "sign", "least", "span"];
   const findScene = whenChanged((now) => [circuits, ...filters.map((name) => now[name])], (now) => {
-    const matching = matchingEdges(view, now, circuits);
-    const shown = ofParts(matching, now.parts);
-    scene = { circuits, matching, shown, cells: cellsOf(view, now, circuits, shown) };
+    const shown = shownEdges(view, now, circuits);
+    scene = { circuits, shown, cells: cellsOf(view, now, circuits, shown) };
   });
   const edges = edgesPanel(at("edge-lists"), view, update, stage.point);
   const panels = [

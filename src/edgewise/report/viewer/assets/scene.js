@@ -3,7 +3,7 @@
 import { curveOf, HUES } from "edgewise/graph.js";
 import { sameSize } from "edgewise/state.js";
 
-export const MOST_LINES = 1500;
+const MOST_LINES = 1500;
 // Dashes take a browser ten times as long as a whole line, and among thousands of thin lines nobody sees them.
 const MOST_DASHED = 300;
 // What an edge is to the circuits that are shown.
@@ -75,25 +75,12 @@ export function circuitsOf(view, state) {
 /** What edges are to the known circuit, as names of styles. */
 export const TRUTHS = { [SHARED]: "right", [HERE]: "wrong", [THERE]: "missed" };
 
-/** The kind of edge of each part of a comparison. */
-export const PART_OF = { here: HERE, there: THERE, shared: SHARED };
-
-/** Those of edges {kind} that are of the chosen parts of a difference; all where none is chosen. */
-export function ofParts(edges, parts) {
-  if (!parts.length) return edges;
-  const kinds = parts.map((part) => PART_OF[part]);
-  return edges.filter((one) => one.pinned || kinds.includes(one.kind));
-}
-
-/** The edges that are shown, strongest first, as `matchingEdges` gives them. */
-export const shownEdges = (view, state, circuits) => ofParts(matchingEdges(view, state, circuits), state.parts);
-
-/** The edges that filters and choices let through, whichever part of a difference they are of, strongest first, as
+/** The edges that filters and choices let through, strongest first, as
  * {edge, kind, negative, share of the strongest, pinned}.
  *
  * Strength is that of what the circuits were chosen by; the sign is that of the run's score: learned values have none.
  */
-export function matchingEdges(view, state, circuits) {
+export function shownEdges(view, state, circuits) {
   const { row, other, kind } = circuits;
   const passes = filterOf(view, state);
   const pins = new Set(state.pins);
@@ -165,9 +152,9 @@ export function searchOf(view, search, notes) {
 const matching = (names, words) =>
   names.includes(words) ? names.map((name) => name === words) : names.map((name) => name.toLowerCase().includes(words));
 
-/** The lines of the edges that are shown, weakest first, at most `most`: those of pins and the chosen edge always. */
-export function linesOf(view, state, circuits, shown, layout, most = MOST_LINES) {
-  const few = shown.length <= most ? shown : strongest(shown, most, state);
+/** The lines of the edges that are shown, weakest first: those of pins and the chosen edge always. */
+export function linesOf(view, state, circuits, shown, layout) {
+  const few = shown.length <= MOST_LINES ? shown : strongest(shown, state);
   const there = state.edge === null || few.some((one) => one.edge === state.edge);
   const kept = there ? few : [...few, chosenEdge(view, circuits, state.edge)];
   const base = Math.max(0.22, Math.min(0.9, 7 / Math.sqrt(kept.length + 1)));
@@ -204,12 +191,12 @@ function chosenEdge(view, { row, other, kind }, edge) {
   };
 }
 
-function strongest(shown, most, state) {
+function strongest(shown, state) {
   // What two circuits disagree on is what one looks for: shared edges are left out first.
   const isFirst = (one) => one.pinned || one.edge === state.edge;
   const isLast = (one) => one.kind === SHARED || one.kind === OUTSIDE;
   const first = (one) => (isFirst(one) ? 2 : isLast(one) ? 0 : 1);
-  const kept = [2, 1, 0].flatMap((rank) => shown.filter((one) => first(one) === rank)).slice(0, most);
+  const kept = [2, 1, 0].flatMap((rank) => shown.filter((one) => first(one) === rank)).slice(0, MOST_LINES);
   return kept.sort((a, b) => b.share - a.share);
 }
 

@@ -3,8 +3,6 @@
 import { LETTERS } from "edgewise/graph.js";
 import { notesOf, triplesOf } from "edgewise/notes.js";
 
-/** What an edge can be to the two circuits of difference mode. */
-export const PARTS = ["here", "there", "shared"];
 export const TABS = ["edges", "examples", "attention", "about"];
 const CENTRE = { x: 0.5, y: 0.5, k: 1 };
 export const MOST_ZOOM = 24;
@@ -22,7 +20,7 @@ export function initial(view) {
   return Object.freeze({
     row, size: within(view.about.size, view.rows[row].sizes.length), other: null, truth: view.truth !== null,
     node: null, edge: null, pins: [], notes: view.notes, search: "",
-    letters: LETTERS.map(() => true), sign: "both", least: 0, all: false, span: null, parts: [], colour: "reader",
+    letters: LETTERS.map(() => true), sign: "both", least: 0, all: false, span: null, colour: "reader",
     tab: "edges", example: 0, head: null, linear: false, theme: "auto", zoom: CENTRE,
   });
 }
@@ -32,17 +30,13 @@ const within = (number, count) => Math.max(0, Math.min(Number.isInteger(number) 
 /** Whether the circuit is compared, with another one or with the known one. */
 export const isCompared = ({ other, truth }) => other !== null || truth;
 
-/** The state after a change: the size and the second recipe always exist, parts belong to a comparison, and there is at
- * most one comparison. */
+/** The state after a change: the size and the second recipe always exist, and there is at most one comparison. */
 export function changed(view, state, patch) {
   const next = { ...state, ...patch };
   if (next.row !== state.row && patch.size === undefined) next.size = sameSize(view, state.row, state.size, next.row);
   if (next.other === next.row) next.other = patch.other === undefined && state.row !== next.row ? state.row : null;
   if (patch.truth) next.other = null;
   else if (next.other !== null) next.truth = false;
-  // The same array stands for the same parts: a new one would make the page draw again.
-  const isStale = !isCompared(next) || (next.truth !== state.truth && !patch.parts);
-  if (isStale && next.parts.length) next.parts = [];
   return Object.freeze(next);
 }
 
@@ -93,7 +87,6 @@ export function toAddress(view, state) {
     words.set("vs", other.label);
     if (other.measure !== row.measure) words.set("vsmetric", other.measure);
   } else add("truth", String(state.truth), String(first.truth));
-  if (state.parts.length) words.set("parts", state.parts.join(" "));
   if (state.node !== null) words.set("node", view.graph.nodes[state.node]);
   if (state.edge !== null) words.set("edge", view.edgeName(state.edge));
   if (state.pins.length) words.set("pins", state.pins.map((node) => view.graph.nodes[node]).join(" "));
@@ -160,7 +153,6 @@ export function fromAddress(view, hash) {
     size: share === null ? sameSize(view, first.row, first.size, row)
       : here.sizes.reduce((best, size, at) => (far(size) < far(here.sizes[best]) ? at : best), 0),
     other, truth,
-    parts: isCompared({ other, truth }) ? PARTS.filter((part) => words.get("parts")?.split(" ").includes(part)) : [],
     node: node("node"),
     edge: words.has("edge") ? edgeNamed(view, words.get("edge")) : null,
     pins: [...new Set((words.get("pins") ?? "").split(" ").map(view.graph.find).filter((pin) => pin !== null))],

@@ -58,20 +58,11 @@ const escaped = (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`
 export const visible = (text) => pieces(text).map((piece) => piece.text).join("");
 
 /** A token within a sentence: in quotes, without the spaces around it. */
-export const quoted = (text) => `'${visible(text.replace(/^ +| +$/g, "") || text)}'`;
+const quoted = (text) => `'${visible(text.replace(/^ +| +$/g, "") || text)}'`;
 
-/** The token at a place within a sentence; of several that are alike it says which, and of none its place. */
-export function tokenNamed(tokens, place) {
-  if (tokens[place] === undefined) return `token ${place}`;
-  const name = quoted(tokens[place]);
-  const alike = [...tokens.keys()].filter((one) => quoted(tokens[one]) === name);
-  return alike.length > 1 ? `${ordinal(1 + alike.indexOf(place))} ${name}` : name;
-}
-
-function ordinal(whole) {
-  const teen = whole % 100 > 10 && whole % 100 < 20;
-  return whole + ((!teen && ["th", "st", "nd", "rd"][whole % 10]) || "th");
-}
+/** The token at a place within a sentence, with that place. */
+export const tokenNamed = (tokens, place) =>
+  tokens[place] === undefined ? `token ${place}` : `${quoted(tokens[place])} (${place})`;
 
 /** Words cut in the middle to at most `longest` characters. */
 export function elided(words, longest) {
