@@ -76,8 +76,8 @@ class CircuitRuns:
             defaults = {field.name: getattr(field.default, "default", None) for field in all_fields}
             texts = {name: getattr(value, "name", value) for name, value in taken.items()}
             changed = {f"--{name.replace('_', '-')}": text for name, text in texts.items() if defaults[name] != text}
-            options = [name if value is True else f"{name} {value}" for name, value in changed.items()]
-            note(f"{' '.join(options)}, as in the run of the circuits")
+            shown_options = [name if value is True else f"{name} {value}" for name, value in changed.items()]
+            note(f"{' '.join(shown_options)}, as in the run of the circuits")
         if "task" not in self.given_options and "task" not in taken:
             note(f"no --task was given, so {task.task} is used")
         return _replace(model, taken), _replace(task, taken), _replace(measured, taken)
