@@ -294,12 +294,12 @@ def test_every_choice_of_a_family_is_an_option(edgewise):
     from edgewise.core.statistics import INTERVALS
     from edgewise.evaluate import ABLATIONS, FAITHFULNESS, MEASURES
     from edgewise.score import SCORERS
-    from edgewise.select import RANKINGS, SOLVERS
+    from edgewise.select import RANKS, SOLVERS
     from edgewise.tasks import METRICS
 
     choices = {
         "--metric": METRICS, "--ablation": ABLATIONS, "--faithfulness": FAITHFULNESS, "--interval": INTERVALS,
-        "--measure": MEASURES, "--solver": SOLVERS, "--rank": RANKINGS, "--scorer": SCORERS,
+        "--measure": MEASURES, "--solver": SOLVERS, "--rank": RANKS, "--scorer": SCORERS,
     }  # fmt: skip
     for name, flags in (
         ("run", ("--metric", "--ablation", "--faithfulness", "--interval")),

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from edgewise import Circuit, Graph, Greedy, Ilp, InputError, Ranking, SelectionProblem, TopN, solve
 from edgewise.graph import NeuronGraph, NodeGraph, graph_of_level
-from edgewise.select import RANKINGS, Infeasible, solve_path
+from edgewise.select import RANKS, Infeasible, solve_path
 
 PLAIN = [Graph(1, 1, 2), Graph(2, 2, 3), Graph(2, 3, 2, parallel=True)]
 KINDS = [NodeGraph, NeuronGraph]
@@ -67,7 +67,7 @@ SMALL += [NodeGraph(Graph(2, 3, 2), ((0, 1), (4, 6))), NeuronGraph(Graph(1, 2, 3
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.sampled_from(SMALL), st.integers(0, 10_000), st.sampled_from(RANKINGS), st.floats(0.05, 0.95),
+    st.sampled_from(SMALL), st.integers(0, 10_000), st.sampled_from(RANKS), st.floats(0.05, 0.95),
     st.sampled_from([None, 0.4, 0.8, 1.0]),
 )  # fmt: skip
 def test_the_exact_solver_is_the_best_of_all_subsets(graph, seed, rank, share, pnr):

@@ -16,7 +16,7 @@ from plain_ilp import plain_optimum
 from edgewise import Circuit, Graph, Greedy, Ilp, InputError, SelectionProblem, TopN, solve
 from edgewise.evaluate import SIZES
 from edgewise.graph import SpanGraph
-from edgewise.select import RANKINGS, SOLVERS, Infeasible, Status, parse_count, parse_share, solve_path
+from edgewise.select import RANKS, SOLVERS, Infeasible, Status, parse_count, parse_share, solve_path
 
 TINY = Graph(1, 1, 2)
 ALL = [SOLVERS[name]() for name in sorted(SOLVERS)]
@@ -68,7 +68,7 @@ def problems(draw, graphs=GRAPHS, pnr=True):
     score = {"positive": np.abs(score), "negative": -np.abs(score)}.get(kind, score)
     budget = draw(st.integers(0, graph.n_edges))
     ratio = draw(st.sampled_from([None, 0.0, 0.3, 0.5, 0.9, 1.0])) if pnr else None
-    return SelectionProblem.build(graph, score, draw(st.sampled_from(RANKINGS)), budget, ratio)
+    return SelectionProblem.build(graph, score, draw(st.sampled_from(RANKS)), budget, ratio)
 
 
 @settings(max_examples=150, deadline=None)
@@ -78,7 +78,7 @@ def test_greedy_is_mibs_greedy(problem):
     assert solve(problem, solver=Greedy()).circuit == expected
 
 
-@pytest.mark.parametrize("rank", RANKINGS)
+@pytest.mark.parametrize("rank", RANKS)
 @pytest.mark.parametrize("budget, kept", [(32, {"signed": 0, "absolute": 22}), (324, {"signed": 242, "absolute": 306})])
 def test_greedy_on_real_scores(shared, rank, budget, kept):
     problem = SelectionProblem.build(Graph(12, 12, 768), real_scores(shared), rank, budget)
@@ -171,7 +171,7 @@ OPTIMA = {  # METHODS.md's table, from another solver
 }
 
 
-@pytest.mark.parametrize("rank", RANKINGS)
+@pytest.mark.parametrize("rank", RANKS)
 def test_ilp_on_real_scores(shared, rank):
     problem = SelectionProblem.build(Graph(12, 12, 768), real_scores(shared), rank, 0)
     budgets = [int(share * 32491) for share in SIZES[:-1]]
@@ -251,7 +251,7 @@ def test_edges_of_value_0_are_chosen_last():
 
 
 @pytest.mark.parametrize("solver", ALL, ids=lambda one: one.name)
-@pytest.mark.parametrize("rank", RANKINGS)
+@pytest.mark.parametrize("rank", RANKS)
 def test_empty_and_full_budgets_are_allowed(solver, rank):
     score = np.random.default_rng(0).normal(size=TINY.n_edges)
     assert solve(SelectionProblem.build(TINY, score, rank, 0), solver=solver).circuit == Circuit.empty(TINY)

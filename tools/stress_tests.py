@@ -25,7 +25,7 @@ TESTS = (
     "tests/test_disk.py",
     "tests/test_engines.py",
     "tests/test_ray.py",
-    "tests/test_stops.py",
+    "tests/test_interruptions.py",
     "tests/test_store.py",
 )
 

@@ -11,7 +11,7 @@ from ..core.scores import EdgeScores
 from ..core.statistics import summarise
 from ..errors import InputError
 from ..io.atomic import SCORE_FILES, check_folder
-from ..select.base import RANKINGS
+from ..select.base import RANKS
 from . import options
 from .console import print_json, say
 from .options import option, parse_numbers
@@ -27,7 +27,7 @@ def command(
     how: str = option("ranks", "Selection", "Take the mean of ranks, or of values on a common scale.", choices=HOW),
     weights: str | None = option(None, "Selection", "One number for each, as 1,1,2. By default all are equal."),
     rank: str | None = option(
-        None, "Selection", f"What to combine: {options.RANKS}. By default signed, if all have signs.", choices=RANKINGS
+        None, "Selection", f"What to combine: {options.RANK_HELP}. By default signed, if all have signs.", choices=RANKS
     ),
     overwrite: bool = options.OVERWRITE,
     json: bool = options.JSON,

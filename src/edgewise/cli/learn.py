@@ -10,7 +10,7 @@ from ..core.ranking import Ranking
 from ..errors import InputError
 from ..evaluate import MEASURES, Ablation, Measure
 from ..io.atomic import SCORE_FILES, check_folder
-from ..learn import LEARNERS, Learner, TopKLearner
+from ..learn import LEARNERS, Learner
 from ..method import choose
 from ..recipes.settings import Settings
 from ..results import read_start
@@ -71,7 +71,7 @@ class LearnerOptions:
         """Return the ranking that learning starts from; None for the learner's own start."""
         if self.learn_from is None:
             return None
-        if not isinstance(learner, TopKLearner):
+        if not learner.reads_start:
             raise InputError(f"--learn-from has no effect on {self.learner}; it starts from its own parameters")
         return read_start(self.learn_from)[learner.measure]
 

@@ -71,7 +71,7 @@ def join_names(names: Iterable[str]) -> str:
 
 WITH_STEPS = join_names(name for name, scorer in SCORERS.items() if "steps" in parameters(scorer))
 DEFINITIONS = "; ".join(f"{name}: {definition.summary}" for name, definition in FAITHFULNESS.items())
-RANKS = join_names(f"{measure.rank} (for {name})" for name, measure in MEASURES.items())
+RANK_HELP = join_names(f"{measure.rank} (for {name})" for name, measure in MEASURES.items())
 
 # Arguments and options of several commands that are in no group.
 CIRCUIT = typer.Argument(..., help="A circuit (npz, EAP-IG json or pt), or a folder made by `edgewise run`.")

@@ -17,7 +17,7 @@ from ..io.formats import read_edge_file
 from ..report.formatting import format_number
 from ..report.tables import number_tables
 from ..results import is_result, read_result
-from ..select.base import RANKINGS
+from ..select.base import RANKS
 from . import options
 from .console import explain, out, print_json, print_tables, say
 from .options import option
@@ -49,7 +49,7 @@ def command(
                 raise InputError(
                     f"{truth} is a circuit of {circuit.graph.describe()}, but {path} has {ranking.graph.describe()}"
                 )
-            for rank in RANKINGS if ranking.signed else RANKINGS[:1]:
+            for rank in RANKS if ranking.signed else RANKS[:1]:
                 value = np.abs(ranking.value) if rank == "absolute" else ranking.value
                 measured = {"auroc": auroc(value, circuit), "precision": precision_at_true_size(value, circuit)}
                 rows.append({"input": str(path), "ranking": name, "rank": rank if ranking.signed else None} | measured)

@@ -22,7 +22,7 @@ from ..io.reading import wrap_read_errors
 from ..method import choose
 from ..report.tables import key_value_table, number_tables
 from ..runtime.store import open_partial_store
-from ..select import RANKINGS, SOLVERS, Selection, SelectionProblem, Status, parse_count, parse_share, solve, solve_path
+from ..select import RANKS, SOLVERS, Selection, SelectionProblem, Status, parse_count, parse_share, solve, solve_path
 from . import options
 from .console import out, print_json, print_tables, say
 from .options import option
@@ -47,7 +47,7 @@ def command(
     solver: str = option(
         "ilp", "Selection", "How edges are selected; ilp is proven optimal, or reports its gap.", choices=SOLVERS
     ),
-    rank: str = option("absolute", "Selection", f"What to select by: {options.RANKS}.", choices=RANKINGS),
+    rank: str = option("absolute", "Selection", f"What to select by: {options.RANK_HELP}.", choices=RANKS),
     pnr: float | None = option(None, "Selection", "The least share of positive edges, from 0 to 1."),
     resamples: int | None = option(None, "Selection", "Filter edges by a bootstrap of this many resamples."),
     kappa: float | None = options.KAPPA,

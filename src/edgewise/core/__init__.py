@@ -1,1 +1,1 @@
-"""Values that the stages hand to each other: circuits, scores, statistics, rankings. NumPy only."""
+"""Values that the stages hand to each other: circuits, scores, statistics, rankings. No torch."""

@@ -34,8 +34,10 @@ class Circuit:
             raise InputError(
                 f"the circuit's mask has shape {mask.shape}, but the graph has {self.graph.count(self.graph.n_edges)}"
             )
-        if (mask != values).any():  # scores or indices instead of a mask
-            raise InputError("a circuit's mask has True or False for each edge, but other values were given")
+        wrong = np.flatnonzero(mask != values)
+        if len(wrong):  # scores or indices instead of a mask
+            first = f"{values[wrong[0]]} for edge {self.graph.edge_name(int(wrong[0]))}"
+            raise InputError(f"a circuit's mask has True or False for each edge, but {len(wrong)} are neither: {first}")
         mask.setflags(write=False)
         object.__setattr__(self, "mask", mask)
 

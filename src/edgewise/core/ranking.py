@@ -57,13 +57,17 @@ class Ranking:
         value = frozen(self.value, np.float64)
         if value.shape != (self.graph.n_edges,):
             raise InputError(f"a ranking has shape {value.shape}, but the graph has {self.graph.n_edges} edges")
-        if not np.isfinite(value).all():
-            raise InputError("some values of a ranking are NaN or infinite; they must be finite")
+        check_finite(self.graph, "values of a ranking", value)
         if not self.signed and (value < 0).any():
-            raise InputError("a ranking without signs has values of at least 0; shift it above 0")
+            least = f"the smallest is {value.min():g}, of edge {self.graph.edge_name(int(value.argmin()))}"
+            raise InputError(f"a ranking without signs has values of at least 0, but {least}; shift all above 0")
         resampled = self.resampled
-        if resampled is not None and (resampled.shape[1:] != value.shape or not np.isfinite(resampled).all()):
-            raise InputError("resampled values of a ranking must be finite, one per edge")
+        if resampled is not None and resampled.shape[1:] != value.shape:
+            shapes = f"shape {resampled.shape}, but [resample, edge] with {self.graph.n_edges} edges is expected"
+            raise InputError(f"resampled values of a ranking have {shapes}")
+        if resampled is not None and not np.isfinite(resampled).all():
+            n_wrong = int((~np.isfinite(resampled)).sum())
+            raise InputError(f"{n_wrong} resampled values of a ranking are NaN or infinite; they must be finite")
         if self.kept is not None:
             object.__setattr__(self, "kept", frozen(self.kept, bool))
             if self.kept.shape != value.shape:
@@ -199,3 +203,11 @@ def tied_ranks(values: NDArray[np.floating]) -> NDArray[np.float64]:
     """Return the rank of each value, 1 for the smallest. Equal values share the mean of their ranks."""
     _, index, count = np.unique(values, return_inverse=True, return_counts=True)
     return np.asarray((np.cumsum(count) - (count - 1) / 2)[index], np.float64)
+
+
+def check_finite(graph: BaseGraph, what: str, values: NDArray[np.floating]) -> None:
+    """Raise InputError if values [edge] aren't finite; `what` says in the plural what they are."""
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if len(wrong):
+        first = f"the first is {values[wrong[0]]} of edge {graph.edge_name(int(wrong[0]))}"
+        raise InputError(f"{len(wrong)} {what} are NaN or infinite, {first}; they must be finite")

@@ -185,8 +185,14 @@ class EdgeStatistics:
             object.__setattr__(self, name, array)
             if array.shape != (self.graph.n_edges,):
                 raise InputError(f"{name} has shape {array.shape}, but the graph has {self.graph.n_edges} edges")
-        if not (np.all(self.low <= self.high) and np.isfinite(self.mean).all()):
-            raise InputError("statistics must be finite, with every interval's low end below its high end")
+        wrong = np.flatnonzero(~(self.low <= self.high) | ~np.isfinite(self.mean))
+        if len(wrong):
+            edge = int(wrong[0])
+            values = f"mean {self.mean[edge]:g} and interval [{self.low[edge]:g}, {self.high[edge]:g}]"
+            raise InputError(
+                f"statistics must be finite, with every interval's low end below its high end, but {len(wrong)} edges "
+                f"are not so: the first, {self.graph.edge_name(edge)}, has {values}"
+            )
 
     @property
     def sign_instability(self) -> float:

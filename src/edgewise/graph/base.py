@@ -165,7 +165,7 @@ class Graph(BaseGraph):
                 raise InputError(f"a graph's {name} must be a whole number, not {short(value)}")
             number = operator.index(value)
             if number < 1:
-                raise InputError(f"a graph needs {name} >= 1")
+                raise InputError(f"a graph's {name} must be at least 1, not {number}")
             if number >= 2**31:
                 raise InputError(f"a graph's {name} is larger than any model's")
             object.__setattr__(self, name, number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ..core.circuit import Circuit
 from ..core.ranking import Ranking
@@ -40,7 +40,7 @@ class LearningProblem:
     validation   examples that parameters are chosen on. None: learners that need them hold out examples of the task.
     level        what the ranking is of: 'edge' or 'node'
     positions    whether it is of (edge, span) pairs instead of edges
-    start        ranking that `TopKLearner` starts from instead of scores, such as that of another task
+    start        ranking that a learner with `reads_start` starts from instead of scores, such as that of another task
     """
 
     model: Model
@@ -110,6 +110,8 @@ class Learner(TitledMethod, ABC):
     """
 
     measure: Measure
+    # Whether `learn` starts from `LearningProblem.start`, if there is one.
+    reads_start: ClassVar[bool] = False
 
     @abstractmethod
     def learn(self, problem: LearningProblem, session: Session) -> Ranking:

@@ -105,6 +105,7 @@ class TopKLearner(Learner):
 
     name: ClassVar[str] = "learned"
     title: ClassVar[str] = "Learned"
+    reads_start: ClassVar[bool] = True
 
     measure: Measure = CMD
     steps: int = 300

@@ -277,7 +277,7 @@ def read_result(folder: str | Path) -> Discovery:
 
     Examples
     --------
-    >>> edgewise.read_result("results/demo-ioi").best("CMD").area
+    >>> edgewise.read_result("results/demo").best("CMD").area
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Selection: from a ranking of all edges to a circuit. `run_solver` runs the solvers."""
 
-from .base import RANKINGS, Infeasible, Selection, SelectionProblem, Solution, Solver, Status, parse_count, parse_share
+from .base import RANKS, Infeasible, Selection, SelectionProblem, Solution, Solver, Status, parse_count, parse_share
 from .heuristics import Greedy, TopN
 from .ilp import Ilp
 from .run_solver import solve, solve_path

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.circuit import Circuit
-from ..core.ranking import Ranking
+from ..core.ranking import Ranking, check_finite
 from ..errors import InputError, unknown_name
 from ..graph import BaseGraph, frozen
 from ..method import TitledMethod
 
-RANKINGS = ("signed", "absolute")
+RANKS = ("signed", "absolute")
 COUNT = re.compile("[0-9]{1,20}")
 # A whole number, a decimal or a fraction. Their length is limited: an exponent of nine digits would take very long.
 NUMBER = re.compile(r"\+?([0-9]{1,20}/[0-9]{1,20}|([0-9]{1,20}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][+-]?[0-9]{1,3})?)")
@@ -55,15 +55,17 @@ class SelectionProblem:
         values = {"value": frozen(self.value), "is_positive": frozen(self.is_positive), "budget": int(self.budget)}
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        if self.value.shape != (n_edges,) or self.is_positive.shape != (n_edges,):
-            raise InputError(f"value and is_positive must be [edge] with {n_edges} edges")
-        if not np.isfinite(self.value).all():
-            raise InputError("some values are NaN or infinite; scores must be finite")
+        for name in ("value", "is_positive"):
+            if (shape := getattr(self, name).shape) != (n_edges,):
+                raise InputError(f"{name} has shape {shape}, but the graph has {self.graph.count(n_edges)}")
+        check_finite(self.graph, "values of a selection problem", self.value)
         if not 0 <= self.budget <= n_edges:
             raise InputError(f"the budget is {self.budget} edges, but must lie between 0 and the graph's {n_edges}")
         if self.pnr is not None and not 0 <= self.pnr <= 1:
             raise InputError(f"PNR is a share of the edges, from 0 to 1, but {self.pnr} was given")
-        if self.within is not None and (self.within.graph != self.graph or self.within.n_edges > self.budget):
+        if self.within is not None and self.within.graph != self.graph:
+            raise InputError(f"a circuit of {self.graph} can't contain one of {self.within.graph}; give the same graph")
+        if self.within is not None and self.within.n_edges > self.budget:
             raise InputError(f"a circuit of {self.budget} edges can't contain one of {self.within.n_edges} edges")
 
     @classmethod
@@ -71,8 +73,8 @@ class SelectionProblem:
         """Return the problem of a ranking, by its 'signed' or its 'absolute' values."""
         if not isinstance(ranking, Ranking):
             raise InputError(f"a ranking is needed, not {type(ranking).__name__}; statistics have one: .ranking")
-        if rank not in RANKINGS:
-            raise unknown_name("ranking", rank, RANKINGS)
+        if rank not in RANKS:
+            raise unknown_name("rank", rank, RANKS)
         if pnr is not None and not ranking.signed:
             raise InputError("PNR asks for a share of positive edges, but this ranking has no signs; leave PNR out")
         value = ranking.value.astype(np.float64, copy=False)
@@ -93,7 +95,7 @@ class SelectionProblem:
     def with_budget(self, budget: int, within: Circuit | None = None) -> SelectionProblem:
         """Return the same problem with another budget. It shares what depends on the values alone."""
         other = replace(self, budget=budget, within=within)
-        for name in ("order", "rank", "connectors", "leaders"):
+        for name in ("order", "edge_rank", "connectors", "leaders"):
             if name in self.__dict__:
                 other.__dict__[name] = self.__dict__[name]
         return other
@@ -115,11 +117,11 @@ class SelectionProblem:
         return np.argsort(-self.value, kind="stable")
 
     @cached_property
-    def rank(self) -> NDArray[np.int64]:
+    def edge_rank(self) -> NDArray[np.int64]:
         """[edge] The place of each edge in `order`: 0 for the best one."""
-        rank = np.empty(self.graph.n_edges, np.int64)
-        rank[self.order] = np.arange(self.graph.n_edges)
-        return rank
+        edge_rank = np.empty(self.graph.n_edges, np.int64)
+        edge_rank[self.order] = np.arange(self.graph.n_edges)
+        return edge_rank
 
     @cached_property
     def required(self) -> NDArray[np.bool_]:
@@ -139,7 +141,7 @@ class SelectionProblem:
     @cached_property
     def connectors(self) -> NDArray[np.intp]:
         """Edges that connect any node to a circuit: its best ones in and out, from input, and to logits."""
-        graph, rank = self.graph, self.rank
+        graph, rank = self.graph, self.edge_rank
         best_in, best_out, from_input, to_logits = np.full((4, graph.n_nodes), graph.n_edges)
         np.minimum.at(best_in, graph.edge_target, rank)
         np.minimum.at(best_out, graph.edge_source, rank)
@@ -162,7 +164,7 @@ class SelectionProblem:
         by_pair = np.argsort(pair, kind="stable")
         starts = np.flatnonzero(np.diff(pair[by_pair], prepend=-1))
         leaders = np.zeros(graph.n_edges, bool)
-        leaders[self.order[np.minimum.reduceat(self.rank[by_pair], starts)]] = True
+        leaders[self.order[np.minimum.reduceat(self.edge_rank[by_pair], starts)]] = True
         return leaders
 
     @property

@@ -4,6 +4,10 @@ Greedy starts at the logits and takes the best edge into any node reached so far
 need a Python loop over edges. Instead, edges are handled in stretches: a node is reached when the best edge from an
 unreached node is taken. Before that, all better edges into reached nodes are taken, best first. So there is one step
 per node, and the rest is sorting.
+
+An example: the edges are a->logits (rank 2), b->logits (rank 1), input->a (rank 0), input->b (rank 3). Only logits is
+reached. Stretch 0 ends with b->logits, which reaches b. Stretch 1 ends with a->logits, which reaches a. Stretch 2 ends
+with input->a, which reaches input. No node is left to reach: stretch 3 takes the other edges, here input->b.
 """
 
 from __future__ import annotations
@@ -49,7 +53,7 @@ class Greedy(Solver):
 
         With PNR, positive edges are taken first, until there are enough or none can be reached.
         """
-        graph, rank = problem.graph, problem.rank
+        graph, rank = problem.graph, problem.edge_rank
         mask = problem.required.copy()
         reached = np.zeros(graph.n_nodes, bool)
         reached[-1] = True
@@ -72,25 +76,25 @@ def greedy_order(
     edges = np.flatnonzero(allowed)
     edges = edges[np.argsort(graph.edge_target[edges], kind="stable")]
     stops = np.searchsorted(graph.edge_target[edges], np.arange(graph.n_nodes + 1))
-    into = [edges[a:b] for a, b in itertools.pairwise(stops)]
+    in_edges = [edges[start:stop] for start, stop in itertools.pairwise(stops)]  # [node]
     never = graph.n_edges
-    since = np.where(reached, 0, -1)  # [node] the first stretch in which its in-edges can be taken; -1: never
-    best = np.full(graph.n_nodes, never)  # [node] rank of the best edge from an unreached node into reached ones
+    first_stretch = np.where(reached, 0, -1)  # [node] the first stretch in which its in-edges can be taken; -1: never
+    best_rank = np.full(graph.n_nodes, never)  # [node] of the best edge from an unreached node into reached ones
     for node in np.flatnonzero(reached).tolist():
-        np.minimum.at(best, graph.edge_source[into[node]], rank[into[node]])
-    best[reached] = never
-    barriers: list[int] = []  # [stretch] the rank of its last edge, whose source is reached for the next stretch
-    while best[node := int(best.argmin())] < never:
-        barriers.append(int(best[node]))
-        since[node] = len(barriers)
-        np.minimum.at(best, graph.edge_source[into[node]], rank[into[node]])
-        best[since >= 0] = never
-    ends, taken, stretch = np.array(barriers, np.int64), [], []
-    for node, first in enumerate(since):
+        np.minimum.at(best_rank, graph.edge_source[in_edges[node]], rank[in_edges[node]])
+    best_rank[reached] = never
+    last_ranks: list[int] = []  # [stretch] the rank of its last edge, whose source is reached for the next stretch
+    while best_rank[node := int(best_rank.argmin())] < never:
+        last_ranks.append(int(best_rank[node]))
+        first_stretch[node] = len(last_ranks)
+        np.minimum.at(best_rank, graph.edge_source[in_edges[node]], rank[in_edges[node]])
+        best_rank[first_stretch >= 0] = never
+    stretch_ends, edges_by_node, stretch_by_node = np.array(last_ranks, np.int64), [], []
+    for node, first in enumerate(first_stretch):
         if first >= 0:
             # An edge is taken in the first stretch, since its node was reached, whose last edge is no better.
-            worst_yet = np.maximum.accumulate(ends[first:])
-            taken.append(into[node])
-            stretch.append(first + np.searchsorted(worst_yet, rank[into[node]]))
-    edges = np.concatenate(taken)
-    return edges[np.lexsort((rank[edges], np.concatenate(stretch)))]
+            worst_yet = np.maximum.accumulate(stretch_ends[first:])
+            edges_by_node.append(in_edges[node])
+            stretch_by_node.append(first + np.searchsorted(worst_yet, rank[in_edges[node]]))
+    edges = np.concatenate(edges_by_node)
+    return edges[np.lexsort((rank[edges], np.concatenate(stretch_by_node)))]

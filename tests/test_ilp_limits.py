@@ -18,7 +18,7 @@ from edgewise import Circuit, Graph, Ilp, Ranking, Recipe, SelectionProblem, Ses
 from edgewise.errors import EdgewiseWarning
 from edgewise.evaluate.measures import CMD
 from edgewise.recipes.stages import RankedRecipe, select_recipes
-from edgewise.select import RANKINGS, Infeasible, Selection, Status
+from edgewise.select import RANKS, Infeasible, Selection, Status
 from edgewise.select.programs import TOLERANCE, Search, is_integral, open_solver, optimise, read_answer, search_integers
 
 SMALL = (Graph(1, 2, 2), Graph(2, 1, 2), Graph(2, 2, 2), Graph(2, 2, 2, parallel=True), Graph(3, 2, 2))
@@ -37,7 +37,7 @@ def random_problem(seed: int, graphs: tuple[Graph, ...] = SMALL) -> SelectionPro
     scores = (rng.integers(-3, 4, graph.n_edges), rng.standard_t(1.5, graph.n_edges), rng.normal(-1, 1, graph.n_edges))
     budget = int(rng.integers(1, min(graph.n_edges, 40)))
     pnr = (None, None, 0.3, 0.5, 0.8, 1.0)[rng.integers(6)]
-    problem = SelectionProblem.build(graph, scores[rng.integers(3)], RANKINGS[rng.integers(2)], budget, pnr)
+    problem = SelectionProblem.build(graph, scores[rng.integers(3)], RANKS[rng.integers(2)], budget, pnr)
     within = Circuit(graph, rng.random(graph.n_edges) < 0.2).prune()
     missing = problem.least_positive - int(problem.is_positive[within.mask].sum())
     if rng.random() < 0.5 and within.n_edges and max(0, missing) <= budget - within.n_edges:
@@ -269,7 +269,7 @@ def test_rankings_with_many_equal_values_have_the_papers_optimum(kind):
     for seed in range(9):
         graph = (Graph(2, 3, 2), Graph(3, 3, 2), Graph(4, 2, 2))[seed % 3]
         budget, pnr = 6 + 5 * (seed % 5), (None, None, None, 0.6)[seed % 4]
-        problem = SelectionProblem.build(graph, tied_scores(kind, seed, graph), RANKINGS[seed % 2], budget, pnr)
+        problem = SelectionProblem.build(graph, tied_scores(kind, seed, graph), RANKS[seed % 2], budget, pnr)
         expected = plain_optimum(problem)
         if expected is None:
             with pytest.raises(Infeasible):
