@@ -135,8 +135,25 @@ def choose_weights(
     """Return the weights whose combined ranking has the best area on the problem's examples.
 
     The candidates are: all rankings equally, each one alone, each two equally. Ties go to the first. Greedy selects the
-    circuits, filled up to their sizes. A weight is 1 if its ranking is used, else 0. `how` is that of
-    `combine_rankings`.
+    circuits, filled up to their sizes.
+
+    Parameters
+    ----------
+    problem
+        The model, the examples and the sizes.
+    rankings
+        The rankings to combine.
+    measure
+        The area to compare.
+    how
+        How values are combined, as in `combine_rankings`.
+    session
+        The store, the engine and the progress display.
+
+    Returns
+    -------
+    tuple of float
+        One weight per ranking: 1 if it is used, else 0.
     """
     n_rankings, graph = len(rankings), problem.graph
     subsets = [range(n_rankings), *combinations(range(n_rankings), 1), *combinations(range(n_rankings), 2)]
