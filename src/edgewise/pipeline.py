@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 from .core.ranking import Ranking
-from .core.statistics import NO_FILTER
 from .errors import InputError
 from .evaluate import Measure
 from .learn import TopKLearner
@@ -97,60 +96,43 @@ def discover(
     check_minutes(learn_budget)
     _check_tasks(model, train, test, validation, settings)
     settings = replace(settings, metric=settings.metric.for_task(train.join(test, validation)))
-    model = model.pin()
+    model, clock = model.pin(), _Clock()
     if recipes is None:
-        recipes = paper_recipes(settings.bootstrap)
-        if learn_budget and settings.can_learn:
-            plan = plan_learning(model, train, settings, TopKLearner(seed=seed), learn_budget, session)
-            more = calibrated_recipes() if plan.learner is None else learned_recipes(plan.learner)
-            recipes = merge_recipes(recipes, more)
+        recipes = _default_recipes(model, train, settings, learn_budget, seed, session)
     pairs = list_recipes(recipes)
     for learner in {recipe.learner for _, recipe in pairs if recipe.learner is not None}:
         learner.check_kind(settings.positions, settings.level)
-    seconds: dict[str, float] = {}
-
-    @contextmanager
-    def stage(name: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        seconds[name] = time.perf_counter() - started
-
     with session.reporting() as session:
-        with stage("score"):
-            scores = stages.score_task(model, train, settings, session)
-            # The paper's public script resamples the scores of test.
-            reads_test = any(recipe.filter.on_evaluated for _, recipe in pairs)
-            test_scores = stages.score_task(model, test, settings, session) if reads_test else None
-        with stage("tune"):
+        with clock.stage("score"):
+            scores, test_scores = stages.score_tasks(model, train, test, pairs, settings, session)
+        with clock.stage("tune"):
             tuning = None
             if tune_among is not None:
                 tuning = tune(model, train, scores, settings, tune_among, seed=seed, session=session)
             pairs = stages.add_tuned(pairs, tuning)
-        with stage("learn"):
+        with clock.stage("learn"):
             learned = stages.learn_rankings(model, train, pairs, settings, session, validation, learn_from)
-        with stage("rank"):
-            resampled = scores if test_scores is None or not settings.bootstrap.on_evaluated else test_scores
-            reported = settings.bootstrap if resampled.n_examples > 1 else NO_FILTER  # one example can't be resampled
-            by_filter = stages.summarise_filters(
-                [reported, *(recipe.filter for _, recipe in pairs)], scores, test_scores
-            )
+        with clock.stage("rank"):
+            reported = stages.choose_reported_filter(settings.bootstrap, scores, test_scores)
+            filters = [reported, *(recipe.filter for _, recipe in pairs)]
+            by_filter = stages.summarise_filters(filters, scores, test_scores)
             ranked = stages.rank_edges(pairs, by_filter, learned)
-        with stage("select"):
+        with clock.stage("select"):
             selections = stages.select_recipes(ranked, settings, session)
-        with stage("evaluate"):
+        with clock.stage("evaluate"):
             outcomes, accuracy = stages.evaluate_selections(model, test, ranked, selections, settings, session)
-            # Scoring has warned already if the metric is lower on clean prompts.
-            if scores.provenance["clean_metric"] > scores.provenance["corrupted_metric"]:
-                warn_of_failure(accuracy)
             validated: tuple[Outcome, ...] = ()
             if validation is not None:
                 validated, _ = stages.evaluate_selections(model, validation, ranked, selections, settings, session)
+            if stages.prefers_clean(scores):  # otherwise scoring has warned already
+                warn_of_failure(accuracy)
         outcomes = stages.choose_outcomes(outcomes, validated, tuning, train, test, validation)
-        with stage("overlap"):
+        with clock.stage("overlap"):
             overlap = stages.overlap_of_chosen(scores, outcomes, settings, stability, seed, session)
-        with stage("attention"):
+        with clock.stage("attention"):
             patterns = stages.attention_of_chosen(model, test, outcomes, by_filter[reported], attention)
-    seconds |= {"total": sum(seconds.values()), "score": scores.provenance["seconds"]}
+    # The total is of this call. Scoring counts the time of earlier calls that were stopped, too.
+    seconds = clock.seconds | {"total": sum(clock.seconds.values()), "score": scores.provenance["seconds"]}
     return Discovery(
         run=describe_run(model, scores.graph, train, test, accuracy, seed, seconds, made_from or {}),
         settings=settings,
@@ -163,6 +145,17 @@ def discover(
         attention=patterns,
         load_scores=lambda: scores,
     )
+
+
+def _default_recipes(
+    model: Model, train: Task, settings: Settings, learn_budget: float, seed: int, session: Session
+) -> Recipes:
+    """Return the paper's recipes, and those on learned or calibrated rankings, whichever fit into the budget."""
+    recipes = paper_recipes(settings.bootstrap)
+    if not learn_budget or not settings.can_learn:
+        return recipes
+    plan = plan_learning(model, train, settings, TopKLearner(seed=seed), learn_budget, session)
+    return merge_recipes(recipes, calibrated_recipes() if plan.learner is None else learned_recipes(plan.learner))
 
 
 def _check_tasks(model: Model, train: Task, test: Task, validation: Task | None, settings: Settings) -> None:
@@ -179,3 +172,16 @@ def _check_tasks(model: Model, train: Task, test: Task, validation: Task | None,
     warn_of_overlap(train, test, "scored")
     if validation is not None:
         warn_of_overlap(validation, test, "used to choose recipes")
+
+
+class _Clock:
+    """The seconds of every stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - started

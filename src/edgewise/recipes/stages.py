@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..core.circuit import Circuit
 from ..core.ranking import Ranking
 from ..core.scores import EdgeScores
-from ..core.statistics import EdgeStatistics, Filter, summarise
+from ..core.statistics import NO_FILTER, EdgeStatistics, Filter, summarise
 from ..errors import warn
 from ..evaluate import (
     CONFIDENCE,
@@ -67,6 +67,21 @@ def score_task(model: Model, task: Task, settings: Settings, session: Session) -
     )  # fmt: skip
 
 
+def score_tasks(
+    model: Model, train: Task, test: Task, pairs: Iterable[MeasureRecipe], settings: Settings, session: Session
+) -> tuple[EdgeScores, EdgeScores | None]:
+    """Return the scores of train, and those of test if a recipe resamples them, as the paper's public script does."""
+    scores = score_task(model, train, settings, session)
+    if not any(recipe.filter.on_evaluated for _, recipe in pairs):
+        return scores, None
+    return scores, score_task(model, test, settings, session)
+
+
+def prefers_clean(scores: EdgeScores) -> bool:
+    """Return whether the mean metric is higher on clean than on corrupted prompts."""
+    return bool(scores.provenance["clean_metric"] > scores.provenance["corrupted_metric"])
+
+
 def learn_rankings(
     model: Model,
     task: Task,
@@ -92,6 +107,12 @@ def learn_rankings(
             memory=settings.memory, session=session.with_progress(report),
         )  # fmt: skip
     return rankings
+
+
+def choose_reported_filter(bootstrap: Filter, scores: EdgeScores, test_scores: EdgeScores | None) -> Filter:
+    """Return the filter whose statistics a result reports: none if there is one example, which can't be resampled."""
+    resampled = test_scores if test_scores is not None and bootstrap.on_evaluated else scores
+    return bootstrap if resampled.n_examples > 1 else NO_FILTER
 
 
 def summarise_filters(
