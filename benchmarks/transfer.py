@@ -96,7 +96,7 @@ def draw_curves(curves: dict[tuple[Measure, str], Curve], path: Path) -> None:
                 panel.plot(curve.shares, curve.faithfulness, marker="o", label=name)
         panel.set(xscale="log", xlabel="share of the edges", ylabel="faithfulness", title=measure.name)
         panel.axhline(1, color="0.7", linewidth=0.8, zorder=0)
-    panels[0].legend(frameon=False)
+    panels[1].legend(frameon=False, loc="upper left")
     figure.savefig(path, dpi=150)
 
 
