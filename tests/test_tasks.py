@@ -23,10 +23,12 @@ from edgewise import (
     PromptPair,
     Recipe,
     discover,
+    evaluate_circuits,
     load_model,
     load_task,
     make_task,
     split_task,
+    wrap_model,
 )
 from edgewise.recipes.run_info import decode_prompts
 from edgewise.tasks import (
@@ -615,3 +617,15 @@ def test_bos_in_the_text_of_a_prompt_is_not_doubled(demo, spans):
 def test_a_number_in_place_of_a_split_says_where_it_belongs(demo):
     with pytest.raises(InputError, match="not 50; give a number of examples as examples="):
         load_task("ioi", demo, 50)
+
+
+def test_the_tokens_of_another_models_tokenizer_are_refused():
+    """They would often be within its vocabulary, and the results would mean nothing."""
+    demo, known = load_model("demo"), load_model("known/ioi")
+    task = load_task("ioi", demo, examples=6)
+    with pytest.raises(InputError, match=r"another model's tokenizer than that of 'known/ioi'; load the task again"):
+        evaluate_circuits(known, task, [])
+    assert task[:2].made_by == task.join().made_by == task.made_by != ()
+    assert len(evaluate_circuits(wrap_model(demo.module, demo.tokenizer), task, []).full) == 6
+    # Tokens of unknown origin are taken as they are.
+    evaluate_circuits(demo, replace(task, made_by=()), [])

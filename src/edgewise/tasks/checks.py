@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from ..errors import MAX_DETAILS, InputError, warn
-from .task import Example, Task, TokenReader
+from .task import Example, Task, TokenReader, tokenizer_sample
 
 # Of rows with the same problem, the first are listed; the same means the same text but for quotations and numbers.
 SHOWN_PER_CAUSE = 3
@@ -32,6 +32,12 @@ def check_examples(model: TokenReader, task: Task) -> None:
     check_model(model)
     if not isinstance(task, Task):
         raise InputError(f"a task is needed, not {task!r}; load it first: load_task(name, model)")
+    sample = tokenizer_sample(model.tokenizer)
+    if task.made_by and sample and task.made_by != sample:
+        raise InputError(
+            f"the tokens of task {task.name!r} are those of another model's tokenizer than that of {model.name!r}; "
+            "load the task again, with this model"
+        )
     misfits = {number: describe_misfit(example, model) for number, example in enumerate(task.examples, start=1)}
     check_rows(f"task {task.name!r}", {number: f"example {number}{text}" for number, text in misfits.items() if text})
 

@@ -22,7 +22,7 @@ from .files import SUFFIXES, NumberedRows, name_columns, read_task, task_of_rows
 from .generators import SPLITS
 from .known import KNOWN, SOURCES
 from .spans import END, CharacterSpan, end_span
-from .task import Example, PromptPair, Task, TokenReader
+from .task import Example, PromptPair, Task, TokenReader, tokenizer_sample
 from .tokens import has_offsets, tokenize, warn_of_joined_words
 
 if TYPE_CHECKING:
@@ -155,13 +155,15 @@ def load_task(
         task = use_chat(task, model)
     elif name not in GENERATORS:
         warn_of_joined_words(task, model.tokenizer)
-    return _use_spans(task, spans)
+    return _complete(task, spans, model)
 
 
-def _use_spans(task: Task, spans: str | None) -> Task:
+def _complete(task: Task, spans: str | None, model: TokenReader) -> Task:
+    """Return the task with the asked spans, and a note of the tokenizer that made it."""
     if spans not in (None, "token"):
         raise unknown_name("kind of spans", spans, ["token"])
-    return task if spans is None else task.with_token_spans()
+    task = task if spans is None else task.with_token_spans()
+    return replace(task, made_by=tokenizer_sample(model.tokenizer))
 
 
 def make_task(
@@ -206,7 +208,7 @@ def make_task(
     rows = {n: name_columns(row) if isinstance(row, Mapping) else row for n, row in enumerate(prompts, start=1)}
     task = task_of_rows(NumberedRows(rows), name, split, model, skip_bad=skip_bad)
     warn_of_joined_words(task, model.tokenizer)
-    return _use_spans(task, spans)
+    return _complete(task, spans, model)
 
 
 def has_rows(name: str) -> bool:

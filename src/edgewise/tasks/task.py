@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, overload
 
 from ..errors import InputError
 from ..graph import Graph, SpanGraph
 from .spans import CharacterSpan
+
+# How many tokens of a tokenizer tell it from others.
+SAMPLE_TOKENS = 64
 
 
 class TokenReader(Protocol):
@@ -201,12 +204,14 @@ class Task:
     name, split  for reports
     examples     at least one
     dropped      (reason, count) of the rows that can't be used with this tokenizer
+    made_by      `tokenizer_sample` of the tokenizer that made the tokens; () if unknown
     """
 
     name: str
     split: str
     examples: tuple[Example, ...]
     dropped: tuple[tuple[str, int], ...] = ()
+    made_by: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if not self.examples:
@@ -319,3 +324,14 @@ class Task:
     def head(self, limit: int | None) -> Task:
         """Return the task with its first `limit` examples; all of them for None."""
         return self if limit is None else replace(self, examples=self.examples[:limit])
+
+
+def tokenizer_sample(tokenizer: Any) -> tuple[str, ...]:
+    """Return some tokens of a tokenizer, which tell it from others; () if it can't list any.
+
+    Tokens that were added later, such as one for padding, have no part in it.
+    """
+    size = getattr(tokenizer, "vocab_size", 0)
+    if not size or not hasattr(tokenizer, "convert_ids_to_tokens"):
+        return ()
+    return tuple(map(str, tokenizer.convert_ids_to_tokens(list(range(0, size, -(-size // SAMPLE_TOKENS))))))
