@@ -94,11 +94,11 @@ def show_run(folder: Path, result: Discovery) -> None:
         used = f"{sizes[0][1]} at every size" if len(ranges) == 1 else f"by share of the {units}, {'; '.join(ranges)}"
         say(f"Portfolio for {measure}: {used}")
     show_open(open_run_circuit(result))
-    others = [f"edgewise show {folder} --measure {measure}" for measure in list(record["circuits"])[1:]]
-    explain(f"more: {'; '.join((*others, f'edgewise compare {folder}', 'edgewise show --help'))}")
     files = sorted(f"{path.name}{'/' * path.is_dir()}" for path in folder.iterdir())
     say(f"results in {folder}: {', '.join(sorted(files, key=lambda name: (*FIRST_FILES, name).index(name)))}")
     explain(f"circuits found and evaluated in {result.run.seconds['total']:.0f} s")
+    others = [f"edgewise show {folder} --measure {measure}" for measure in list(record["circuits"])[1:]]
+    explain(f"next: {'; '.join((f'edgewise view {folder}', f'edgewise compare {folder}', *others))}")
 
 
 def show_study(folder: Path, study: studies.Study, json: bool) -> None:
