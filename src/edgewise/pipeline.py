@@ -116,7 +116,7 @@ def discover(
             reported = stages.choose_reported_filter(settings.bootstrap, scores, test_scores)
             filters = [reported, *(recipe.filter for _, recipe in pairs)]
             by_filter = stages.summarise_filters(filters, scores, test_scores)
-            ranked = stages.rank_edges(pairs, by_filter, learned)
+            ranked = stages.attach_rankings(pairs, by_filter, learned)
         with clock.stage("select"):
             selections = stages.select_recipes(ranked, settings, session)
         with clock.stage("evaluate"):

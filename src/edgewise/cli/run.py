@@ -94,8 +94,8 @@ def command(
     from ..recipes.tuning import tuning_recipes, tuning_task
 
     folder = out_folder or Path("results") / f"{_short_name(model.model)}-{_short_name(task.task)}"
-    is_made = not overwrite and is_result(folder)
-    check_folder(folder, overwrite or is_made, FILE_PATTERN)
+    has_result = not overwrite and is_result(folder)
+    check_folder(folder, overwrite or has_result, FILE_PATTERN)
     _check_options(common, task.spans, tune, learn_budget, verify, stability)
     settings = common.build_settings(common.build_bootstrap(resamples, task.seed))
     recipes = paper_recipes(settings.bootstrap, pnr, common.time_limit)
@@ -133,7 +133,7 @@ def command(
             chat=task.chat or None, spans=task.spans, skip_bad=task.skip_bad or None, columns=task.columns,
             verify=verify,  # by default, whether the circuit is tested depends on nothing but the other inputs
         )  # fmt: skip
-        if is_made and not dry_run:
+        if has_result and not dry_run:
             try:
                 discovery = read_result(folder)
             except InputError as error:
@@ -157,7 +157,7 @@ def command(
         ]
         if verify is not False:
             work += forecast_tests(loaded, test, settings, task.seed, is_forced=verify is True)
-        if show_forecast(loaded, work, session, dry_run, json, is_made=False):
+        if show_forecast(loaded, work, session, dry_run, json, has_result=False):
             if tune:
                 note("the plan doesn't include tuning, which evaluates every recipe on every fold")
             return
