@@ -99,8 +99,8 @@ class _WithoutRay:
 
 @contextmanager
 def redirect_prints() -> Iterator[None]:
-    """Send what libraries print to stderr. Results still go to stdout."""
-    out.file = out.file
+    """Redirect libraries' stdout to stderr. Results still go to stdout."""
+    out.file = out.file  # keep the present stdout: rich would follow the redirection
     try:
         with redirect_stdout(cast(TextIO, _WithoutRay(sys.stderr))):
             yield

@@ -69,7 +69,7 @@ def resume(session: Session) -> Iterator[Session]:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Return the content of a file that a command wrote; an empty one of another file."""
+    """Return the JSON object in a file; {} if it can't be read or is no object."""
     try:
         record = read_json(path)
     except InputError:

@@ -72,7 +72,10 @@ MIB = MibFaithfulness()
 
 
 def faithfulness(circuit: ArrayLike, full: ArrayLike, empty: ArrayLike, definition: Faithfulness = MIB) -> FloatArray:
-    """Return the faithfulness of circuits from their mean metric. Arrays broadcast. Raise InputError if undefined."""
+    """Return faithfulness from the mean metrics of the circuits, of the full and of the empty circuit.
+
+    Arrays broadcast. If a circuit's mean is NaN, results may be NaN; otherwise a NaN raises InputError (undefined).
+    """
     check_is("definition of faithfulness", Faithfulness, definition)
     parts = [np.asarray(part, np.float64) for part in (circuit, full, empty)]
     values = definition.compute(*parts)

@@ -102,7 +102,7 @@ class TrainingState:
     mean, square  Adam's means of gradients and of their squares
     average       moving average of theta
     best          the average at the check of the lowest loss
-    losses        of every step
+    losses        loss of every step
     checks        (step, validation loss)
     """
 
@@ -176,7 +176,7 @@ class Training:
     start     returns the first parameters [parameter]
     prepare   called once; returns the function that computes a step's loss and gradient from the state
     rate      step -> learning rate, of all parameters or of each [parameter]
-    betas     of Adam
+    betas     Adam's betas
     describe  final state -> the array `value` [edge], and details for the ranking's `origin`
     window    steps over which parameters are averaged, about
     check     returns the validation loss of parameters; None: there are no checks
@@ -239,9 +239,9 @@ class Training:
 class StepRunner:
     """Runs the weighted circuits of all steps, given the runs that the steps share.
 
-    measure  whose loss is computed from the problem's metric
+    measure  the measure whose loss is computed from the problem's metric
     batch    examples per step
-    seed     of the order of batches
+    seed     seed of the order of batches
     """
 
     def __init__(self, problem: LearningProblem, engine: Engine, measure: Measure, batch: int, seed: int) -> None:
