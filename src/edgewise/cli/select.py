@@ -48,7 +48,9 @@ def command(
         "ilp", "Selection", "How edges are selected; ilp is proven optimal, or reports its gap.", choices=SOLVERS
     ),
     rank: str = option("absolute", "Selection", f"What to select by: {options.RANK_HELP}.", choices=RANKS),
-    pnr: float | None = option(None, "Selection", "The least share of positive edges, from 0 to 1."),
+    pnr: float | None = option(
+        None, "Selection", "PNR (positive-negative ratio): the least share of edges with a positive score, from 0 to 1."
+    ),
     resamples: int | None = option(None, "Selection", "Filter edges by a bootstrap of this many resamples."),
     kappa: float | None = options.KAPPA,
     seed: int = option(0, "Selection", "Seed of the bootstrap.", min=0),

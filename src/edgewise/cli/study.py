@@ -109,7 +109,7 @@ def command(
     """
     common.check_kind(prompts.spans)
     if scorers is None:
-        common.check_learning(bool(common.learned))
+        common.check_learning("" if common.learned else "without --learned")
     names = _names(model.model or ["demo"])
     tasks = _names(task or list(dict.fromkeys(map(options.default_task, names))))
     for name in tasks:
