@@ -36,7 +36,7 @@ from edgewise.learn.training import GradientJob
 from edgewise.models import Model, inspect_model, plan_batches, wrap_model
 from edgewise.recipes.recipe import paper_recipes
 from edgewise.recipes.settings import Settings
-from edgewise.recipes.stages import rank_edges, select_recipes, summarise_filters
+from edgewise.recipes.stages import attach_rankings, select_recipes, summarise_filters
 from edgewise.runtime import DEFAULT_SESSION, IN_PROCESS, ray_engine as cluster
 from edgewise.runtime.engine import WorkItem, choose_item_size, order_longest_first
 from edgewise.runtime.store import Store
@@ -176,7 +176,7 @@ def measure_selection(model: Model, values: np.ndarray) -> float:
     pairs = [(measure, recipe) for measure, group in recipes.items() for recipe in group]
     start = time.perf_counter()
     by_filter = summarise_filters([recipe.filter for _, recipe in pairs], scores)
-    select_recipes(rank_edges(pairs, by_filter), settings, DEFAULT_SESSION)
+    select_recipes(attach_rankings(pairs, by_filter), settings, DEFAULT_SESSION)
     return time.perf_counter() - start
 
 

@@ -32,7 +32,7 @@ from rich.table import Table
 
 from edgewise import Circuit, Plan, Task, evaluate_circuits, load_model, load_task, score_edges
 from edgewise.models import Model, load_source
-from edgewise.recipes.stages import rank_edges, select_recipes, summarise_filters
+from edgewise.recipes.stages import attach_rankings, select_recipes, summarise_filters
 from edgewise.runtime import DEFAULT_SESSION, IN_PROCESS, Session
 from edgewise.study import Grid
 
@@ -50,7 +50,7 @@ def study_circuits(model: Model, plan: Plan, task: str) -> list[Circuit]:
     scores = score_edges(model, load_task(task, model, "train", plan.examples, 0), plan.settings.scorer)
     pairs = plan.recipes(0)
     by_filter = summarise_filters([recipe.filter for _, recipe in pairs], scores)
-    rows = select_recipes(rank_edges(pairs, by_filter), plan.settings, DEFAULT_SESSION)
+    rows = select_recipes(attach_rankings(pairs, by_filter), plan.settings, DEFAULT_SESSION)
     distinct = dict.fromkeys(selection.circuit for row in rows for selection in row)
     return sorted(distinct, key=lambda circuit: circuit.n_edges)
 

@@ -35,7 +35,7 @@ def random_view(graph: Graph, mean: np.ndarray, seed: int = 0) -> View:
     words = tuple(("<bos>", *(f" {word}" for word in WORDS)))[:TOKENS]
     prompts = tuple(Prompt(words, (*words[:5], " Alice", *words[6:]), " Mary", " John") for _ in range(EXAMPLES))
     heads = tuple(
-        graph.attention_sources(layer) + head for layer in range(graph.n_layers) for head in range(graph.n_heads)
+        graph.n_attention_sources(layer) + head for layer in range(graph.n_layers) for head in range(graph.n_heads)
     )
     attention = Attention(
         (3, 40, 77), (len(words),) * 3, heads, tuple(_patterns(draw, len(heads), len(words)) for _ in range(3))

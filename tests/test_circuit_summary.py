@@ -331,7 +331,7 @@ def test_circuits_of_two_recipes_and_of_two_runs_are_compared_edge_by_edge(runs)
         opened = open_circuit(runs / here, recipes[0], "CPR")
         other = recipes[1] or read_result(runs / there).best(CPR).name
         edges = set(opened.circuit.edges)
-        other_edges = set(circuits[there][CPR, other.capitalize()][opened.place].edges)
+        other_edges = set(circuits[there][CPR, other.capitalize()][opened.size_index].edges)
         parts = {"shared": edges & other_edges, "only_here": edges - other_edges, "only_there": other_edges - edges}
         for name, part in parts.items():
             assert {edge["name"] for edge in pair["strongest"][name]} == part and pair[name] == len(part)
@@ -343,12 +343,12 @@ def test_a_circuit_of_a_run_is_chosen_by_recipe_measure_and_size(runs):
         for size, place in (("0.05", 0), ("30%", 1), ("1", 2)):
             opened = open_circuit(runs / "one", "mine", measure.name.lower(), size)
             assert opened.circuit == circuits[measure, "Mine"][place] and not opened.reason
-            assert (opened.row.measure, opened.row.name, opened.place) == (measure, "Mine", place)
+            assert (opened.outcome.measure, opened.outcome.name, opened.size_index) == (measure, "Mine", place)
     usual = open_circuit(runs / "one")
-    curve, row = usual.row.curve, result.best(result.measures[0])
-    assert usual.row.name == row.name and usual.reason and curve.shares[usual.place] < 1
+    curve, row = usual.outcome.curve, result.best(result.measures[0])
+    assert usual.outcome.name == row.name and usual.reason and curve.shares[usual.size_index] < 1
     reached = [place for place, value in enumerate(curve.faithfulness[:-1]) if abs(value - 1) <= 0.1]
-    assert usual.place == (reached[0] if reached else 0)
+    assert usual.size_index == (reached[0] if reached else 0)
     for name, chosen in (("one", "all"), ("validated", "all"), ("tuned", "all")):
         found = read_result(runs / name)
         assert all(found.best(b).chosen_on == chosen for b in found.measures)
@@ -383,7 +383,7 @@ def test_files_without_scores_open_without_scores(tmp_path):
     circuit.save(tmp_path / "scored.json", score)
     assert open_circuit(tmp_path / "zeros.json").score is None
     opened = open_circuit(tmp_path / "scored.json")
-    assert opened.circuit == circuit and (opened.score == score).all() and opened.row is None
+    assert opened.circuit == circuit and (opened.score == score).all() and opened.outcome is None
     data = json.loads((tmp_path / "scored.json").read_text())
     data["edges"][circuit.edges[0]]["score"] = None
     (tmp_path / "some.json").write_text(json.dumps(data))

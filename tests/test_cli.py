@@ -151,7 +151,7 @@ def test_settings_of_a_run_are_methods_by_name_and_parameters(edgewise, tmp_path
         ("score --out new --best 3", "'eap-ig' takes no best"),
         ("score --model", "requires an argument"),
         ("learn --out new --batch-size 2", "no such option"),
-        ("study --learning-rate 1", "need --learned"),
+        ("study --learning-rate 1", "learns nothing (without --learned)"),
         ("study --ablation magic", "positional-mean"),
         ("study --faithfulness magic", "'mib', 'ratio'"),
         ("select", "missing argument"),
@@ -173,7 +173,13 @@ def test_settings_of_a_run_are_methods_by_name_and_parameters(edgewise, tmp_path
         ("models no/such-model", "no/such-model"),
         ("models empty", "empty"),
         # a model is needed to see that these are wrong
-        ("run --no-learned --learn-steps 5", "need --learned"),
+        ("run --no-learned --learn-steps 5", "learns nothing (--no-learned)"),
+        ("run --as-published --learn-steps 5", "learns nothing (--as-published)"),
+        ("run --level neuron --learn-steps 5", "learns nothing (--level neuron)"),
+        (
+            "run --metric accuracy --scorer information-flow-routes --learn-steps 5",
+            "learns nothing (--metric accuracy has no gradient)",
+        ),
         ("run --device meta", "can't be used here"),
         ("score --out new --device toaster", "--device auto"),
         ("score --out new --scorer eap --metric kl --examples 4", "no slope at the clean run"),

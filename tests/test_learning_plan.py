@@ -140,7 +140,7 @@ def test_a_run_says_what_learning_would_cost_and_is_repeated_with_its_plan(edgew
     assert "learn budget was" in refused(edgewise, *words[:-2], 2)
     assert "give one of" in refused(edgewise, "run", "--learned", "--learn-budget", 2, "--out", tmp_path / "x")
     words = ("run", "--learn-budget", 0, "--learn-steps", 2, "--out", tmp_path / "x")
-    assert "need --learned" in refused(edgewise, *words)
+    assert "this command learns nothing (--learn-budget 0); leave them out" in refused(edgewise, *words)
 
 
 def test_learning_starts_from_a_given_ranking_of_the_same_graph(tmp_path):
@@ -180,7 +180,7 @@ def test_commands_start_from_runs_and_rankings(edgewise, tmp_path):
         edgewise, *learn, "--learner", "ugs", "--learn-from", tmp_path / "a", "--out", tmp_path / "d"
     )
     words = ("run", "--learn-budget", 0, "--learn-from", tmp_path / "a", "--out", tmp_path / "d")
-    assert "nothing would be learned" in refused(edgewise, *words)
+    assert "this command learns nothing (--learn-budget 0); leave it out" in refused(edgewise, *words)
     assert edgewise("run", "--no-learned", "--examples", 6, "--stability", 0, "--out", tmp_path / "e")[0] == 0
     scores = read_result(tmp_path / "e").mean_scores
     np.testing.assert_allclose(read_start(tmp_path / "e")[CPR].value, scores)

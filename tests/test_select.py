@@ -245,7 +245,7 @@ def test_edges_of_value_0_are_chosen_last():
         found = solve(SelectionProblem.build(graph, score, "signed", budget), solver=Ilp())
         assert found.objective == 2 and found.circuit == found.circuit.prune()
         # m1 writes to nothing but the logits, by an edge that would cost: its in-edges stay out, too.
-        able = graph.n_edges - 1 - int((graph.edge_target == graph.mlp_source(1)).sum())
+        able = graph.n_edges - 1 - int((graph.edge_target == graph.mlp_source_index(1)).sum())
         # A node joins by two edges at once, so that one place may stay empty.
         assert found.n_kept >= min(budget, able) - 1
 

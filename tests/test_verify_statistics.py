@@ -291,7 +291,7 @@ def test_random_paths_choose_incoming_edges_with_equal_probability():
     for count in last.values():
         assert abs(count - 40_000 / GRAPH.n_sources) < 5 * math.sqrt(40_000 / GRAPH.n_sources)
     into = Counter(names[path[1]] for path in paths if names[path[0]] == "a1.h2->logits")
-    assert len(into) == 3 * GRAPH.attention_sources(1) and all(name.split("->")[1][:5] == "a1.h2" for name in into)
+    assert len(into) == 3 * GRAPH.n_attention_sources(1) and all(name.split("->")[1][:5] == "a1.h2" for name in into)
     expected = sum(into.values()) / len(into)
     assert sum((count - expected) ** 2 / expected for count in into.values()) < 45  # chi-square, 17 degrees of freedom
     for path in paths[:200]:

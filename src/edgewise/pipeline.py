@@ -54,12 +54,12 @@ def discover(
     ----------
     recipes
         Measure -> recipes. By default those of the paper, and those on learned rankings if they can be learned within
-        `learn_budget`. Recipes with a learner are learned on train. Recipes of one name get their hyper-parameters as
-        part of it. A list of (measure, recipe) pairs is evaluated in its order, and names are left as they are.
+        `learn_budget`. Recipes with a learner are learned on train. If recipes share a name, their hyper-parameters are
+        added to it. A list of (measure, recipe) pairs is evaluated in its order, and names are left as they are.
     validation
-        Examples that choose the recipe of the best area for each measure, which `Discovery.best` returns. If recipes
-        have learners, these choose on the same examples, which also choose a portfolio: a recipe for every size.
-        Without them and without tuning, the recipe is chosen on test, and its `chosen_on` says so.
+        Examples that choose the recipe of the best area for each measure, which `Discovery.best` returns. Learners use
+        the same examples to choose their parameters. If there are learners, a portfolio is also chosen: one recipe per
+        size. Without validation and without tuning, the recipe is chosen on test, and its `chosen_on` says so.
     tune_among
         Recipes of which one more per measure is chosen, by cross-validation on train.
     learn_budget
@@ -116,7 +116,7 @@ def discover(
             reported = stages.choose_reported_filter(settings.bootstrap, scores, test_scores)
             filters = [reported, *(recipe.filter for _, recipe in pairs)]
             by_filter = stages.summarise_filters(filters, scores, test_scores)
-            ranked = stages.rank_edges(pairs, by_filter, learned)
+            ranked = stages.attach_rankings(pairs, by_filter, learned)
         with clock.stage("select"):
             selections = stages.select_recipes(ranked, settings, session)
         with clock.stage("evaluate"):

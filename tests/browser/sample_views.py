@@ -90,7 +90,7 @@ def _prompts() -> tuple[Prompt, ...]:
 
 def _attention(draw: np.random.Generator, graph: BaseGraph) -> Attention:
     plain = graph.plain
-    heads = tuple(plain.attention_sources(layer) + head for layer in range(1, plain.n_layers) for head in (0, 2))
+    heads = tuple(plain.n_attention_sources(layer) + head for layer in range(1, plain.n_layers) for head in (0, 2))
     pairs = LENGTH * (LENGTH + 1) // 2
     values = tuple(draw.integers(0, 256, (2, len(heads), pairs), np.uint8) for _ in SEEN)
     return Attention(SEEN, (LENGTH,) * len(SEEN), heads, values)

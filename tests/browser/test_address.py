@@ -241,7 +241,7 @@ def test_random_states_round_trip_through_their_addresses(page, view):
     draw = random.Random(0)
     graph = view.graph
     node = lambda: draw.choice([None, draw.randrange(graph.n_nodes)])  # noqa: E731
-    head = lambda: draw.choice([None, graph.attention_sources(draw.randrange(4)) + draw.randrange(3)])  # noqa: E731
+    head = lambda: draw.choice([None, graph.n_attention_sources(draw.randrange(4)) + draw.randrange(3)])  # noqa: E731
     states = []
     for _ in range(300):
         row = draw.randrange(5)

@@ -64,12 +64,12 @@ def test_differences_of_runs_lose_nothing(family):
     for index, layer in enumerate(batch.model.layers):
         mix = corrupted.mix[index].double() - clean.mix[index].double()
         heads = torch.einsum("bphe,dhe->bhpd", mix, layer.out.double())
-        first = model.graph.attention_sources(index)
+        first = model.graph.n_attention_sources(index)
         torch.testing.assert_close(
             found[:, first : first + model.graph.n_heads].double(), heads, rtol=1e-5, atol=1e-6 * heads.abs().max()
         )
         mlp = corrupted.mlp_out[index].double() - clean.mlp_out[index].double()
-        torch.testing.assert_close(found[:, model.graph.mlp_source(index)].double(), mlp, rtol=1e-6, atol=0)
+        torch.testing.assert_close(found[:, model.graph.mlp_source_index(index)].double(), mlp, rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("all_logits", [False, True])

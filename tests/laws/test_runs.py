@@ -68,9 +68,9 @@ def test_sources_sum_to_the_stream_at_every_destination(loaded, model):
     _, trace = all_logits(model, torch.tensor([tokens]))
     names = list(sources)
     for layer in range(model.graph.n_layers):
-        before = {name: sources[name] for name in names[: model.graph.attention_sources(layer)]}
+        before = {name: sources[name] for name in names[: model.graph.n_attention_sources(layer)]}
         torch.testing.assert_close(trace.attention_in[layer][0], slow.combine(f"a{layer}.h0<q>", before), **HF_NORM)
-        before = {name: sources[name] for name in names[: model.graph.mlp_sources(layer)]}
+        before = {name: sources[name] for name in names[: model.graph.n_mlp_sources(layer)]}
         torch.testing.assert_close(trace.mlp_in[layer][0], slow.combine(f"m{layer}", before), **HF_NORM)
     torch.testing.assert_close(trace.final[0], slow.combine("logits", sources), **HF_NORM)
 

@@ -91,7 +91,7 @@ def load_command(name: str) -> Any:
         parameters.append(Parameter(option, Parameter.KEYWORD_ONLY, default=default, annotation=bool))
     parameters.append(Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context))
 
-    def command(context: typer.Context, quiet: bool, verbose: bool, **values: Any) -> None:
+    def run_from_typer(context: typer.Context, quiet: bool, verbose: bool, **values: Any) -> None:
         sources = {name: context.get_parameter_source(name) for name in values}
         values = {name: _plain_value(value) for name, value in values.items()}
         for name in families:
@@ -109,12 +109,12 @@ def load_command(name: str) -> Any:
             function(**values)
 
     # typer reads both.
-    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run_from_typer.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    run_from_typer.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     # Line breaks within a paragraph are removed, because the terminal has its own width.
     paragraphs = [" ".join(part.split()) for part in cleandoc(function.__doc__).split("\n\n")]
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    single.command(name, help="\n\n".join(paragraphs))(command)
+    single.command(name, help="\n\n".join(paragraphs))(run_from_typer)
     return typer.main.get_command(single)
 
 

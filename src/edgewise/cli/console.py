@@ -99,8 +99,8 @@ class _WithoutRay:
 
 @contextmanager
 def redirect_prints() -> Iterator[None]:
-    """Send what libraries print to stderr. Results still go to stdout."""
-    out.file = out.file
+    """Redirect libraries' stdout to stderr. Results still go to stdout."""
+    out.file = out.file  # keep the present stdout: rich would follow the redirection
     try:
         with redirect_stdout(cast(TextIO, _WithoutRay(sys.stderr))):
             yield
@@ -260,15 +260,15 @@ def show_versions() -> None:
 
 
 def show_forecast(
-    model: models.Model, work: Sequence[Work], session: runtime.Session, dry_run: bool, as_json: bool, is_made: bool
+    model: models.Model, work: Sequence[Work], session: runtime.Session, dry_run: bool, as_json: bool, has_result: bool
 ) -> bool:
     """Print the expected cost of work: in full for a dry run, else in one line if it is long. Return `dry_run`.
 
-    If the result is there already (`is_made`), only a dry run has a cost to print.
+    If the result is there already (`has_result`), only a dry run has a cost to print.
     """
     from ..recipes.forecast import forecast
 
-    if is_made and not dry_run:
+    if has_result and not dry_run:
         return False
     plan = forecast(model, work, session.engine, exact=dry_run)
     if dry_run and as_json:

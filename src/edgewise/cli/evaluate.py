@@ -80,7 +80,7 @@ def command(
         has_spans = any(isinstance(circuit.graph, SpanGraph) for circuit in opened)
         metric = evaluation.metric.for_task(examples)
         work = [EvaluateWork(examples, evaluation.build_forecast_settings(batch_size, memory), tuple(opened))]
-        if show_forecast(loaded, work, session, output.dry_run, output.json, output.is_made):
+        if show_forecast(loaded, work, session, output.dry_run, output.json, output.has_result):
             return
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), metric=metric, ablation=ablation, faithfulness=definition,

@@ -17,7 +17,7 @@ def command(
     *,
     folder: Path = options.FOLDER,
     file_types: str = option("pdf", "Output", "File types: pdf, svg, png, or several with commas.", "--format"),
-    width: float = option(5.5, "Output", "Width in inches: that of the text or of a column of the paper."),
+    width: float = option(5.5, "Output", "Width in inches, for example the paper's text or column width."),
     out_folder: Path | None = option(
         None, "Output", "The folder to write to. Default: FOLDER-figures, beside the folder of the result.", "--out"
     ),
@@ -29,7 +29,7 @@ def command(
     Include them at their own width, so that the fonts keep their size. Text in pdf and svg files is text, not paths.
     The figures that a run writes itself have titles and captions.
     """
-    whole = folder.resolve()  # the current folder has no name
+    whole = folder.resolve()  # Path(".").name is empty
     out_folder = out_folder or (folder.parent if folder.name else whole.parent) / f"{whole.name}-figures"
     result = studies.read_study(folder) if studies.is_study(folder) else read_result(folder)
     types = [name.strip().lower() for name in file_types.split(",") if name.strip()]

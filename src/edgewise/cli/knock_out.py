@@ -79,7 +79,7 @@ def command(
         circuits = tuple(Circuit.full(loaded.graph).without(cut) for cut in sets)
         examples = runs.load_examples(task, loaded, split)
         work = [EvaluateWork(examples, measured.build_forecast_settings(batch_size, memory), circuits)]
-        if show_forecast(loaded, work, session, output.dry_run, output.json, output.is_made):
+        if show_forecast(loaded, work, session, output.dry_run, output.json, output.has_result):
             return
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), metric=metric, ablation=ablation, sets=sets,

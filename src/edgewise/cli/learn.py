@@ -107,8 +107,8 @@ def command(
     from ..recipes.forecast import LearnWork
 
     options.check_spans(task.spans, positions)
-    is_made = not overwrite and Ranking.is_folder(out_folder)
-    check_folder(out_folder, overwrite or is_made, SCORE_FILES)
+    has_result = not overwrite and Ranking.is_folder(out_folder)
+    check_folder(out_folder, overwrite or has_result, SCORE_FILES)
     learner = learning.build(task.seed)
     if learner.record().get("loss") == "kl" and (learning.measure or metric):
         raise InputError(
@@ -127,14 +127,14 @@ def command(
         examples = task.load_part(loaded, split)
         settings = replace(settings, metric=settings.metric.for_task(examples))
         work = [LearnWork(examples, settings, learner)]
-        if show_forecast(loaded, work, session, dry_run, json, is_made):
+        if show_forecast(loaded, work, session, dry_run, json, has_result):
             return
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), learner=learner, metric=settings.metric,
             ablation=settings.ablation, memory=settings.memory, learn_from=None if start is None else start.digest,
             level=None if level == "edge" else level, positions=examples.span_digest if positions else None,
         )  # fmt: skip
-        if is_made:
+        if has_result:
             ranking = Ranking.load(out_folder)
             check_same(out_folder, ranking.origin.get(KEY), inputs)
         else:

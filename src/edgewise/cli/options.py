@@ -80,7 +80,7 @@ DTYPE = option(
     "auto", "Model", "Number format of the model.", choices=("auto", "float32", "bfloat16", "float16", "float64")
 )
 TRUST_REMOTE_CODE = option(False, "Model", "Run code that comes with the model. It is never run otherwise.")
-EXAMPLES = option(None, "Task", "Number of prompt pairs: by default 200 for a generator, else all.", min=1)
+EXAMPLES = option(None, "Task", "Most prompt pairs per split: by default 200 for a generator, else all.", min=1)
 SPLIT_HELP = "The examples to use: train, validation or test; all: every row of a file without splits."
 SCORED_SPLIT = option("train", "Task", SPLIT_HELP)
 EVALUATED_SPLIT = option("test", "Task", SPLIT_HELP)
@@ -103,7 +103,9 @@ ABLATION = option("patching", "Evaluation", "What replaces the edges outside a c
 POSITIONS = option(
     False, "Scoring", "Circuits of (edge, span) pairs: edges that act only at some spans of tokens (see `tasks`)."
 )
-LEVEL = option("edge", "Scoring", "What circuits consist of: edges, nodes, or neurons of nodes.", choices=LEVELS)
+LEVEL = option(
+    "edge", "Scoring", "What circuits consist of. neuron: one output dimension (of d_model) of a node.", choices=LEVELS
+)
 FILE_LEVEL = option(
     None, "Circuit", "Read edges, nodes or neurons of EAP-IG files that have several (default: what they are about).",
     "--level", choices=LEVELS,
@@ -158,7 +160,10 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """Which examples to use."""
+    """Which examples to use.
+
+    Commands read one split with `load_part`. `run` reads several, with `load_whole` once, then `load_split` for each.
+    """
 
     task: str = option(
         AUTO, "Task",
@@ -173,7 +178,7 @@ class TaskOptions:
     columns: str | None = COLUMNS
 
     def load(self, model: models.Model, split: str) -> tasks.Task:
-        """Return the task's examples of a split in the model's tokens."""
+        """Return the examples of a split that the task itself has, in the model's tokens."""
         return tasks.load_task(
             self.task, model, split, self.examples, self.seed, self.spans, self.chat, self.skip_bad, self.column_names
         )
@@ -188,15 +193,18 @@ class TaskOptions:
         return tasks.has_splits(Path(self.task), split, self.column_names)
 
     def load_part(self, model: models.Model, split: str) -> tasks.Task:
-        """Return the examples of a split as `run` uses them: of a file without splits, a third of its rows."""
+        """Return the examples of a split as `run` uses them.
+
+        Of a file without splits that is large enough (`LEAST_SPLIT`), these are a third; of a smaller one, all rows.
+        """
         whole = self.load_whole(model) if split in tasks.SPLITS else None
         if whole is not None:
-            third = f"a third of its rows is used for {split}, as in `run` (--split all: all)"
+            third = f"a third of its rows is used for {split}, as in `run` (--split all uses every row)"
             note(f"{self.task} has no splits, so {third}")
         return self.load_split(whole, model, split)
 
     def load_split(self, whole: tasks.Task | None, model: models.Model, split: str) -> tasks.Task:
-        """Return the examples of a split: of `whole`, all rows of a file without splits, a third."""
+        """Return the examples of a split: a third of `whole`, the result of `load_whole`; if it is None, as `load`."""
         if whole is None or split not in tasks.SPLITS:
             return self.load(model, split)
         return tasks.split_task(whole, split).head(self.examples)
@@ -352,10 +360,13 @@ class LearningOptions:
         """Return the learner."""
         return TopKLearner(steps=self.learn_steps or TopKLearner.steps, rate=self.learning_rate, seed=seed)
 
-    def check_learning(self, learns: bool) -> None:
-        """Raise InputError if options of learning were given but nothing is learned."""
-        if not learns and (self.learn_steps is not None or self.learning_rate is not None):
-            raise InputError("--learn-steps and --learning-rate need --learned: nothing would be learned")
+    def check_learning(self, why_not: str) -> None:
+        """Raise InputError if options of learning were given, but nothing is learned: unless `why_not` is empty."""
+        if why_not and (self.learn_steps is not None or self.learning_rate is not None):
+            raise InputError(
+                "--learn-steps and --learning-rate change learning, but this command learns nothing "
+                f"({why_not}); leave them out"
+            )
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def resume(session: Session) -> Iterator[Session]:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Return the content of a file that a command wrote; an empty one of another file."""
+    """Return the JSON object in a file; {} if it can't be read or is no object."""
     try:
         record = read_json(path)
     except InputError:
@@ -96,20 +96,20 @@ class JsonOptions:
     json: bool = JSON
 
     @property
-    def is_made(self) -> bool:
+    def has_result(self) -> bool:
         """Whether the file is there already, and is to be shown."""
         return not self.overwrite and self.out_file is not None and self.out_file.is_file()
 
     def check(self, sources: Iterable[str | Path | None], per_example: bool) -> None:
         """Raise InputError if the file can't be written or is one of the sources, or if there is no place for JSON."""
         if self.out_file is not None:
-            check_file(self.out_file, self.overwrite or self.is_made, [source for source in sources if source])
+            check_file(self.out_file, self.overwrite or self.has_result, [source for source in sources if source])
         elif per_example and not self.json:
             raise InputError("--per-example adds values to JSON; give --json or --out FILE too")
 
     def read(self, inputs: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the result that the same inputs made before; None if there is none."""
-        if self.out_file is None or not self.is_made:
+        if self.out_file is None or not self.has_result:
             return None
         record = read_record(self.out_file)
         check_same(self.out_file, record.get(KEY), inputs)

@@ -49,7 +49,12 @@ def command(
     common: options.RunOptions,
     split: str = option("test", "Task", "The split to evaluate on. Edges are scored on train."),
     resamples: int = option(10, "Selection", "Number of bootstrap resamples."),
-    pnr: float = option(0.5, "Selection", "Recipes with PNR: the least share of positive edges, from 0 to 1."),
+    pnr: float = option(
+        0.5,
+        "Selection",
+        "PNR (positive-negative ratio): the least share of edges with a positive score, from 0 to 1, in recipes with "
+        "PNR.",
+    ),
     kappa: float | None = options.KAPPA,
     tune: bool = option(
         False, "Selection", "Also choose a solver, a filter and a PNR by cross-validation, without test."
@@ -58,12 +63,16 @@ def command(
         None, "Learning", f"Minutes for learned rankings (default: {LEARN_MINUTES:g}; 0: none).", min=0
     ),
     learn_from: Path | None = options.LEARN_FROM,
-    stability: int = option(5, "Evaluation", "Resamples of train for the overlap of circuits; 0 for no overlap."),
+    stability: int = option(
+        5,
+        "Evaluation",
+        "How many times to resample train, to measure how much the selected circuits overlap; 0: don't.",
+    ),
     verify: bool | None = option(
         None,
         "Evaluation",
-        "Test the chosen circuit as `edgewise verify` does, into verification.html. Default: with fewer circuits and "
-        "examples, if that takes seconds.",
+        "Test the chosen circuit as `edgewise verify` does, into verification.html. Default: a short version, only if "
+        "it takes a few seconds. --verify: the full version; --no-verify: none.",
         "--verify/--no-verify",
     ),
     out_folder: Path | None = option(None, "Output", "The result folder; by default results/MODEL-TASK.", "--out"),
@@ -80,35 +89,36 @@ def command(
     and PNR), and evaluates them on test. Run the same command again to resume a stopped run.
 
     The recipe whose circuits are written to circuits/ is chosen on validation if the task has it, else on test, and so
-    is the size that is shown first. With --tune, edges are scored on train and validation, and one more recipe is
-    chosen there by cross-validation, but the size on test.
+    is the size that is shown first. With --tune, train and validation are joined: edges are scored there, and one more
+    recipe is chosen there by cross-validation. The size shown first is then chosen on test.
     With --kappa, there are also recipes on shrunk scores. If they can be learned within --learn-budget, there are also
     rankings that are learned on train, and a portfolio of recipes that are chosen, for every size, on validation. If
     learning takes too long, the scores are calibrated for CMD instead.
 
-    If it takes seconds, as for the embedded models, the chosen circuit is also tested: does it beat random circuits,
-    are edges superfluous, and so on (verification.html).
+    If that takes only a few seconds, as for the embedded models, the chosen circuit is also tested: does it beat random
+    circuits, are edges superfluous, and so on (verification.html).
     """
     from ..pipeline import discover
     from ..recipes.forecast import EvaluateWork, LearnWork, ScoreWork, SelectWork
     from ..recipes.tuning import tuning_recipes, tuning_task
 
     folder = out_folder or Path("results") / f"{_short_name(model.model)}-{_short_name(task.task)}"
-    is_made = not overwrite and is_result(folder)
-    check_folder(folder, overwrite or is_made, FILE_PATTERN)
+    has_result = not overwrite and is_result(folder)
+    check_folder(folder, overwrite or has_result, FILE_PATTERN)
     _check_options(common, task.spans, tune, learn_budget, verify, stability)
     settings = common.build_settings(common.build_bootstrap(resamples, task.seed))
-    recipes = paper_recipes(settings.bootstrap, pnr, common.time_limit)
+    without_learning = paper_recipes(settings.bootstrap, pnr, common.time_limit)
     if kappa is not None:
-        recipes = merge_recipes(recipes, shrinkage_recipes(kappa, pnr, common.time_limit))
+        without_learning = merge_recipes(without_learning, shrinkage_recipes(kappa, pnr, common.time_limit))
     minutes = LEARN_MINUTES if learn_budget is None else learn_budget
     learns = settings.can_learn and minutes > 0 if common.learned is None else common.learned
-    common.check_learning(learns)
+    why_not = "" if learns else _why_nothing_is_learned(common, settings)
+    common.check_learning(why_not)
     learner = common.build_learner(task.seed) if learns else None
     has_budget = learns and common.learned is None  # --learned takes as long as it takes
     by_learning = {} if learner is None else learned_recipes(learner, common.time_limit)
     if learn_from is not None and learner is None:
-        raise InputError("--learn-from needs learning: nothing would be learned")
+        raise InputError(f"--learn-from changes learning, but this command learns nothing ({why_not}); leave it out")
     start = None if learn_from is None else read_start(learn_from)
     candidates = None
     if tune:
@@ -126,14 +136,15 @@ def command(
             examples={name: len(examples) for name, examples in splits.items()},
             prompts={f"{name} ({examples.split})": examples.digest for name, examples in splits.items()},
             # What is planned within the budget depends on the clock, so it isn't compared.
-            recipes=list_recipes(merge_recipes(recipes, by_learning)), learn_budget=minutes if has_budget else None,
+            recipes=list_recipes(merge_recipes(without_learning, by_learning)),
+            learn_budget=minutes if has_budget else None,
             learn_from=None if start is None else [ranking.digest for ranking in start.values()],
             tuned_among=None if candidates is None else [(m, r) for m, listed in candidates.items() for r in listed],
             positions=[train.span_digest, test.span_digest] if common.positions else None,
             chat=task.chat or None, spans=task.spans, skip_bad=task.skip_bad or None, columns=task.columns,
             verify=verify,  # by default, whether the circuit is tested depends on nothing but the other inputs
         )  # fmt: skip
-        if is_made and not dry_run:
+        if has_result and not dry_run:
             try:
                 discovery = read_result(folder)
             except InputError as error:
@@ -145,7 +156,7 @@ def command(
             note_resumed(session)  # before the plan of learning is stored
         if learner is not None and has_budget:
             by_learning = _plan_within(minutes, loaded, train, settings, learner, common.time_limit, session)
-        recipes = merge_recipes(recipes, by_learning)
+        recipes = merge_recipes(without_learning, by_learning)
         pairs = tuple(list_recipes(recipes))
         learners = dict.fromkeys(recipe.learner for _, recipe in pairs if recipe.learner)
         selected = SelectWork(train, settings, pairs)
@@ -157,7 +168,7 @@ def command(
         ]
         if verify is not False:
             work += forecast_tests(loaded, test, settings, task.seed, is_forced=verify is True)
-        if show_forecast(loaded, work, session, dry_run, json, is_made=False):
+        if show_forecast(loaded, work, session, dry_run, json, has_result=False):
             if tune:
                 note("the plan doesn't include tuning, which evaluates every recipe on every fold")
             return
@@ -200,6 +211,17 @@ def _check_options(
         raise InputError(f"{flag} decides without a time budget; give one of {flag} and --learn-budget")
     if stability < 0 or stability == 1 or stability > MOST_RESAMPLES:
         raise InputError(f"--stability must be 2 to {MOST_RESAMPLES} resamples, or 0 for no overlap, not {stability}")
+
+
+def _why_nothing_is_learned(common: options.RunOptions, settings: Settings) -> str:
+    """Return the option that turns learning off."""
+    if common.learned is False:
+        return "--no-learned"
+    if settings.can_learn:
+        return "--learn-budget 0"
+    if common.as_published:
+        return "--as-published"
+    return "--level neuron" if common.level == "neuron" else f"--metric {settings.metric.name} has no gradient"
 
 
 def _show(folder: Path, discovery: Discovery, tested: dict[str, Any] | None, json: bool) -> None:

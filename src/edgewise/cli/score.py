@@ -44,8 +44,8 @@ def command(
     from ..score.run_scorer import score_edges
 
     options.check_spans(task.spans, positions)
-    is_made = not overwrite and (out_folder / "scores.json").is_file()
-    check_folder(out_folder, overwrite or is_made, SCORE_FILES)
+    has_result = not overwrite and (out_folder / "scores.json").is_file()
+    check_folder(out_folder, overwrite or has_result, SCORE_FILES)
     scorer, memory = scoring.build_scorer(), machine.memory_bytes
     settings = Settings(
         scorer=scorer, metric=metric, positions=positions, level=level, batch_size=batch_size, memory=memory
@@ -56,14 +56,14 @@ def command(
         metric = metric.for_task(examples)
         settings = replace(settings, metric=metric)
         work = [ScoreWork(examples, settings)]
-        if show_forecast(loaded, work, session, dry_run, json, is_made):
+        if show_forecast(loaded, work, session, dry_run, json, has_result):
             return
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), seed=task.seed, scorer=scorer, metric=metric,
             batch_size=batch_size, memory=memory,
             positions=[examples.span_digest] if positions else None, level=None if level == "edge" else level,
         )  # fmt: skip
-        if is_made:
+        if has_result:
             scores = EdgeScores.load(out_folder)
             check_same(out_folder, scores.provenance.get(KEY), inputs)
         else:

@@ -48,7 +48,9 @@ def command(
         "ilp", "Selection", "How edges are selected; ilp is proven optimal, or reports its gap.", choices=SOLVERS
     ),
     rank: str = option("absolute", "Selection", f"What to select by: {options.RANK_HELP}.", choices=RANKS),
-    pnr: float | None = option(None, "Selection", "The least share of positive edges, from 0 to 1."),
+    pnr: float | None = option(
+        None, "Selection", "PNR (positive-negative ratio): the least share of edges with a positive score, from 0 to 1."
+    ),
     resamples: int | None = option(None, "Selection", "Filter edges by a bootstrap of this many resamples."),
     kappa: float | None = options.KAPPA,
     seed: int = option(0, "Selection", "Seed of the bootstrap.", min=0),
@@ -79,13 +81,13 @@ def command(
     if limits.nested and not has_sizes:
         raise InputError("--nested needs several sizes: --size 0.01,0.02,0.05")
     chosen_solver = choose("solver", SOLVERS, solver, time_limit=limits.time_limit)
-    is_made = (
+    has_result = (
         not overwrite
         and out_path is not None
         and (out_path.is_dir() and any(out_path.iterdir()) if has_sizes else out_path.is_file())
     )
     if out_path is not None:
-        _check_target(out_path, has_sizes, overwrite or is_made, scores)
+        _check_target(out_path, has_sizes, overwrite or has_result, scores)
     ranking, statistics, origin = _read_ranking(scores, chosen_filter, level)
     n_edges, units, parts = ranking.graph.n_edges, ranking.graph.units, requested.split(",")
     counts = sorted(
@@ -102,7 +104,7 @@ def command(
         ranking=ranking.digest, edges=counts, solver=chosen_solver, rank=rank, pnr=pnr, fill=limits.fill,
         nested=limits.nested, filter=chosen_filter,
     )  # fmt: skip
-    if is_made and out_path is not None:
+    if has_result and out_path is not None:
         selections = _read_made([out_path / name for name in names], out_path, inputs)
     else:
         problem = SelectionProblem.of(ranking, rank, counts[0], pnr)
@@ -115,7 +117,7 @@ def command(
         options_used["edges_kept_by_bootstrap"] = int(statistics.kept.sum())
         options_used["sign_instability"] = statistics.sign_instability
     records = [selection.record() | options_used | weighted_edges(selection.circuit) for selection in selections]
-    if out_path is not None and not is_made:
+    if out_path is not None and not has_result:
         with open_partial_store(out_path):
             _check_target(out_path, has_sizes, overwrite, scores)  # another program may have written it meanwhile
             with atomic_folder(out_path, overwrite, CIRCUIT_FILES) if has_sizes else nullcontext(out_path) as draft:

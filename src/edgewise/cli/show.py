@@ -36,25 +36,26 @@ def command(
         return
     summary = describe(opened.circuit, opened.score, top=top)
     record = {"circuit": str(circuit), "graph": str(opened.circuit.graph), **summary, **weighted_edges(opened.circuit)}
-    if opened.row is not None:
-        row, sizes = opened.row, opened.row.curve.rows()
-        record |= {"measure": row.measure.name, "recipe": row.name, "size": sizes[opened.place], "sizes": sizes}
+    if opened.outcome is not None:
+        outcome, sizes = opened.outcome, opened.outcome.curve.rows()
+        record |= {"measure": outcome.measure.name, "recipe": outcome.name}
+        record |= {"size": sizes[opened.size_index], "sizes": sizes}
     print_json(record)
 
 
 def show_open(opened: OpenCircuit, top: int = TOP) -> None:
     """Print an opened circuit: its edges and nodes, and, if it is of a run, the curve of its recipe."""
     show_circuit(opened.name, opened.circuit, opened.score, top=top)
-    if opened.row is None:
+    if opened.outcome is None:
         if opened.score is not None:
             say("scores: those in the file; a run writes the values that the circuit was selected by")
         return
-    row, curve = opened.row, opened.row.curve
-    faithfulness = format_number(curve.faithfulness[opened.place])
+    outcome, curve = opened.outcome, opened.outcome.curve
+    faithfulness = format_number(curve.faithfulness[opened.size_index])
     say(f"faithfulness: {faithfulness}; scores: means over the training examples")
     if opened.reason:
         say(opened.reason)
-    say(f"faithfulness of {row.name} by share of the {opened.circuit.graph.units}", row.measure.name)
+    say(f"faithfulness of {outcome.name} by share of the {opened.circuit.graph.units}", outcome.measure.name)
     sizes = curve.nonempty_sizes
     shares, values = [curve.shares[place] for place in sizes], curve.faithfulness[sizes].tolist()
     print_tables(curve_tables(shares, values, out.width))

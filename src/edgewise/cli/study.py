@@ -109,7 +109,7 @@ def command(
     """
     common.check_kind(prompts.spans)
     if scorers is None:
-        common.check_learning(bool(common.learned))
+        common.check_learning("" if common.learned else "without --learned")
     names = _names(model.model or ["demo"])
     tasks = _names(task or list(dict.fromkeys(map(options.default_task, names))))
     for name in tasks:
@@ -141,9 +141,9 @@ def command(
     )
     plan.check()  # before anything is written
     folder = out_folder or Path("results/study" if scorers is None else "results/scorers")
-    is_made = not overwrite and studies.is_study(folder)
-    earlier = studies.read_study(folder) if is_made else None  # raises if it is a study of another version
-    check_folder(folder, overwrite or is_made, FILE_PATTERN)
+    has_result = not overwrite and studies.is_study(folder)
+    earlier = studies.read_study(folder) if has_result else None  # raises if it is a study of another version
+    check_folder(folder, overwrite or has_result, FILE_PATTERN)
     _show_notes(plan, common.time_limit)
     with common.session(folder, dry_run) as session:
         if dry_run:

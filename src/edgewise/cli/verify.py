@@ -96,9 +96,9 @@ def command(
         task = task if "task" in given_options else replace(task, task=name)
     runs = find_runs([circuit], given_options)
     model, task, measured = runs.complete(model, task, measured)
-    is_made = not overwrite and out_folder is not None and (out_folder / verification.RECORD).is_file()
+    has_result = not overwrite and out_folder is not None and (out_folder / verification.RECORD).is_file()
     if out_folder is not None:
-        check_folder(out_folder, overwrite or is_made, verification.FILE_PATTERN)
+        check_folder(out_folder, overwrite or has_result, verification.FILE_PATTERN)
     if minimal is not None:
         check_file(minimal, overwrite, [circuit, model.model, task.task])
     settings = VerifySettings(circuits, quantile, epsilon, tolerance, alpha=alpha, seed=task.seed)
@@ -124,14 +124,14 @@ def command(
             names = [name for name in SPLITS if name != split and (not is_file or task.has_splits(name))]
             others = {name: task.load(loaded, name) for name in names}
         work = list_work(plan, examples, measured.build_forecast_settings(batch_size, memory), others, test_names)
-        if show_forecast(loaded, work, session, dry_run, json, is_made):
+        if show_forecast(loaded, work, session, dry_run, json, has_result):
             return
         inputs = made_from(
             **describe_examples(loaded, task.task, examples), others={n: t.digest for n, t in others.items()},
             circuit=masks_digest([plan.circuit]), settings=settings, tests=test_names, metric=metric, ablation=ablation,
             batch_size=batch_size, memory=memory, positions=[examples.span_digest] if has_spans else None,
         )  # fmt: skip
-        if is_made and out_folder is not None:
+        if has_result and out_folder is not None:
             record = read_record(out_folder / verification.RECORD)
             check_same(out_folder, record.get(KEY), inputs)
         else:

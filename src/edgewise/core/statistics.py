@@ -166,7 +166,7 @@ class EdgeStatistics:
 
     mean           over the examples, or over the resamples' means if there was a bootstrap
     low, high      the confidence interval; equal to the mean without a filter
-    kept           whether the edge passed the filter; all True without one
+    kept           whether the edge passed the filter, not whether a circuit has it; all True without a filter
     sign_unstable  whether the resamples' means had both signs
     score          the signed score to select by; 0 where the filter failed, so that the edge is selected last
     """

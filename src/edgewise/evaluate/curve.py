@@ -49,7 +49,7 @@ class Curve:
     n_requested, n_kept  [size] edges that were asked for, and edges that the circuit has
     values               [size, example] the metric of each circuit
     full, empty          [example] the metric of the model and of the empty circuit
-    definition           of faithfulness
+    definition           the definition of faithfulness
     """
 
     shares: tuple[float, ...]

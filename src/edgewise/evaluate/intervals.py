@@ -97,7 +97,7 @@ class Comparison:
 
 @dataclass(frozen=True, eq=False)
 class Resampled:
-    """CPR or CMD, and its values on resamples of `n_examples` examples.
+    """A measure's area, or its curve's height at one size, and its values on resamples of `n_examples` examples.
 
     `draws` [resample] are NaN where a resample leaves faithfulness undefined, which can happen with very few examples.
     """
@@ -108,12 +108,12 @@ class Resampled:
     n_examples: int
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        """Return the area with its interval, cut off at the measure's least value."""
+        """Return the estimate with its interval, cut off at the measure's least value."""
         reach, least = _reach(self.estimate, self.draws, confidence), self.measure.least
         return Interval(self.estimate, max(self.estimate - reach, least), self.estimate + reach, confidence)
 
     def minus(self, other: Resampled, confidence: float = CONFIDENCE) -> Comparison:
-        """Compare with another area, resample by resample. Both must come from the same examples and seed."""
+        """Compare with another one, resample by resample. Both must come from the same examples and seed."""
         difference, draws = self.estimate - other.estimate, self.draws - other.draws
         least_p = 2.0 ** (1 - min(self.n_examples, other.n_examples))
         reach, p = _reach(difference, draws, confidence), max(_tail(draws, 0.0), _tail(draws, 2 * difference), least_p)

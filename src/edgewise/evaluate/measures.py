@@ -72,7 +72,10 @@ MIB = MibFaithfulness()
 
 
 def faithfulness(circuit: ArrayLike, full: ArrayLike, empty: ArrayLike, definition: Faithfulness = MIB) -> FloatArray:
-    """Return the faithfulness of circuits from their mean metric. Arrays broadcast. Raise InputError if undefined."""
+    """Return faithfulness from the mean metrics of the circuits, of the full and of the empty circuit.
+
+    Arrays broadcast. If a circuit's mean is NaN, results may be NaN; otherwise a NaN raises InputError (undefined).
+    """
     check_is("definition of faithfulness", Faithfulness, definition)
     parts = [np.asarray(part, np.float64) for part in (circuit, full, empty)]
     values = definition.compute(*parts)
@@ -128,14 +131,14 @@ class Measure(Method, ABC):
         """The size that is shown by default, in words; see `Curve.default_size`."""
         return f"the smallest size with faithfulness {self.target}"
 
-    def loss(self, value: Tensor, full: Tensor, empty: Tensor, span: float) -> Tensor:
+    def loss(self, value: Tensor, full: Tensor, empty: Tensor, metric_range: float) -> Tensor:
         """Return the loss [example] that learners minimise.
 
         Parameters
         ----------
         value, full, empty
             [example] the metric of a circuit, of the model and of the empty circuit.
-        span
+        metric_range
             The mean of full - empty over all examples.
         """
         raise InputError(f"measure {self.name!r} has no loss, so no ranking can be learned for it")
@@ -167,9 +170,9 @@ class CircuitModelDistance(Measure):
         """Return which circuits behave like the model: a faithfulness above 1 is as wrong as one below."""
         return np.abs(1 - faithfulness) <= TOLERANCE + ROUNDING
 
-    def loss(self, value: Tensor, full: Tensor, empty: Tensor, span: float) -> Tensor:
+    def loss(self, value: Tensor, full: Tensor, empty: Tensor, metric_range: float) -> Tensor:
         """Compare every example with its own run of the model, which is less noisy than |1 - f| of a batch."""
-        return ((value - full) / span).square()
+        return ((value - full) / metric_range).square()
 
     def learning_rate(self, n_edges: int) -> float:
         """Return .1 for up to 2,000 edges, .03 for 100,000 and more."""
@@ -191,8 +194,8 @@ class CircuitPerformanceRatio(Measure):
     def height(self, faithfulness: FloatArray) -> FloatArray:
         return faithfulness
 
-    def loss(self, value: Tensor, full: Tensor, empty: Tensor, span: float) -> Tensor:
-        return -(value - empty) / span
+    def loss(self, value: Tensor, full: Tensor, empty: Tensor, metric_range: float) -> Tensor:
+        return -(value - empty) / metric_range
 
     def learning_rate(self, n_edges: int) -> float:
         """Return a larger rate than for CMD: there is no target to overshoot."""

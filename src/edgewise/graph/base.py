@@ -200,20 +200,20 @@ class Graph(BaseGraph):
         read = self.n_layers + (self.n_heads + 1) * self.n_layers * (self.n_layers - 1) // 2
         return read * readers + (0 if self.parallel else self.n_layers * self.n_heads) + self.n_sources
 
-    def attention_sources(self, layer: int) -> int:
+    def n_attention_sources(self, layer: int) -> int:
         """Return how many sources a layer's q, k and v read, which is also the source index of its first head."""
         return 1 + layer * (self.n_heads + 1)
 
-    def mlp_sources(self, layer: int) -> int:
+    def n_mlp_sources(self, layer: int) -> int:
         """Return how many sources a layer's MLP reads: those of its attention, and its heads if not parallel."""
-        return self.attention_sources(layer) + (0 if self.parallel else self.n_heads)
+        return self.n_attention_sources(layer) + (0 if self.parallel else self.n_heads)
 
-    def mlp_source(self, layer: int) -> int:
+    def mlp_source_index(self, layer: int) -> int:
         """Return the source index of a layer's MLP."""
-        return self.attention_sources(layer) + self.n_heads
+        return self.n_attention_sources(layer) + self.n_heads
 
     def attention_destinations(self, layer: int) -> slice:
-        """Return the destinations of a layer's attention: all q, then all k, then all v."""
+        """Return the slice of destinations through which a layer's attention reads the stream: all q, all k, all v."""
         first = layer * (3 * self.n_heads + 1)
         return slice(first, first + 3 * self.n_heads)
 
@@ -229,14 +229,14 @@ class Graph(BaseGraph):
         """
         counts = []
         for layer in range(self.n_layers):
-            counts += [self.attention_sources(layer) * self.n_heads * 3, self.mlp_sources(layer)]
+            counts += [self.n_attention_sources(layer) * self.n_heads * 3, self.n_mlp_sources(layer)]
         stops = np.cumsum([0, *counts, self.n_sources])
         return tuple(slice(int(a), int(b)) for a, b in itertools.pairwise(stops))
 
     @cached_property
     def heads(self) -> NDArray[np.int64]:
         """[layer * head] The nodes that are heads."""
-        first = np.array([self.attention_sources(layer) for layer in range(self.n_layers)])
+        first = np.array([self.n_attention_sources(layer) for layer in range(self.n_layers)])
         return freeze((first[:, None] + np.arange(self.n_heads)).ravel())
 
     @cached_property
@@ -266,9 +266,9 @@ class Graph(BaseGraph):
         """[destination] The node that each destination belongs to."""
         node = np.empty(self.n_destinations, np.int32)
         for layer in range(self.n_layers):
-            heads = self.attention_sources(layer) + np.arange(self.n_heads)
+            heads = self.n_attention_sources(layer) + np.arange(self.n_heads)
             node[self.attention_destinations(layer)] = np.tile(heads, 3)
-            node[self.mlp_destination(layer)] = self.mlp_source(layer)
+            node[self.mlp_destination(layer)] = self.mlp_source_index(layer)
         node[-1] = self.n_sources
         return freeze(node)
 
@@ -301,7 +301,8 @@ class Graph(BaseGraph):
             heads = 3 * np.arange(self.n_heads) + np.arange(3)[:, None]
             first[at], first[mlp] = (block.start for block in self.blocks[2 * layer : 2 * layer + 2])
             first[at] += heads.ravel()
-            step[at], count[at], count[mlp] = 3 * self.n_heads, self.attention_sources(layer), self.mlp_sources(layer)
+            step[at], count[at] = 3 * self.n_heads, self.n_attention_sources(layer)
+            count[mlp] = self.n_mlp_sources(layer)
         first[-1], count[-1] = self.blocks[-1].start, self.n_sources
         return freeze(first), freeze(step), freeze(count)
 

@@ -77,7 +77,7 @@ class SpanGraph(BaseGraph):
     def _copies(self) -> NDArray[np.int32]:
         """[plain node] How many nodes it has here: MLPs have one per span."""
         copies = np.ones(self.plain.n_nodes, np.int32)
-        copies[[self.plain.mlp_source(layer) for layer in range(self.plain.n_layers)]] = self.n_spans
+        copies[[self.plain.mlp_source_index(layer) for layer in range(self.plain.n_layers)]] = self.n_spans
         return copies
 
     @cached_property
@@ -89,7 +89,7 @@ class SpanGraph(BaseGraph):
         return tuple(names)
 
     def _nodes(self, plain_nodes: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return the node [pair] of each edge's node [edge], at every span."""
+        """Map plain nodes [edge] to this graph's nodes [pair]: an MLP becomes its copy at the span."""
         first = np.cumsum(self._copies, dtype=np.int32) - self._copies
         nodes = np.repeat(first[plain_nodes], self.n_spans)
         at_span = np.outer(self._copies[plain_nodes] > 1, np.arange(self.n_spans, dtype=np.int32))

@@ -27,7 +27,8 @@ from .records import read_json
 DRAFT_NAME = re.compile(r"\.(.+)\.[0-9a-f]{16}\.draft")
 # Files that file managers and file systems leave in any folder.
 SYSTEM_FILES = re.compile(r"\.DS_Store|\._.*|Thumbs\.db|desktop\.ini|\.nfs\w+")
-# The first line of a page that edgewise wrote. People keep notes of their own under this name.
+# README_MARK is the first line of a README.md that edgewise wrote. A README.md without it is the user's own, and never
+# replaced.
 README, README_MARK = "README.md", "<!-- made by edgewise -->"
 CHUNK_BYTES = 2**24
 DRAFT_ATTEMPTS = 5

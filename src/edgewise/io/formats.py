@@ -393,7 +393,8 @@ def read_eap_pt(path: Path, level: str | None = None) -> EdgeFile:
         if tuple(data[key]) != names:  # the order of the tensors
             raise InputError(f"{path}: {key} must list the nodes of {graph} in order, from {names[0]} to {names[-1]}")
     edges = (graph.edge_source, graph.edge_destination)
-    # For nodes and neurons, EAP-IG sets all pairs of chosen ones, also those that are no edge.
+    # If EAP-IG selected nodes or neurons, edges_in_graph marks every pair of selected nodes, even without an edge, so
+    # extra marks are allowed.
     has_levels = any(data.get(key) is not None for key in LEVEL_KEYS)
     if np.count_nonzero(inside) > np.count_nonzero(inside[edges]) and not has_levels:
         raise InputError(f"{path}: edges_in_graph must be true or false, and false where {graph} has no edge")

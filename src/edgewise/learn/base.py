@@ -35,7 +35,7 @@ class LearningProblem:
     model, task  the model, and the examples to learn from
     metric       number per example that circuits should keep
     ablation     what replaces the edges outside a circuit
-    sizes        circuit sizes (shares of the edges) that the learner's measure is an area over
+    sizes        circuit sizes (shares of the edges) over which the measure integrates
     memory       bytes that a batch may use beyond the model
     validation   examples that parameters are chosen on. None: learners that need them hold out examples of the task.
     level        what the ranking is of: 'edge' or 'node'

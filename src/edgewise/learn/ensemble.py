@@ -32,12 +32,12 @@ class Ensemble(Learner):
     """The mean of several rankings; by default of the members of the published hybrid: EAP, both EAP-IG, edge pruning.
 
     measure            decides whether absolute (CMD) or signed values (CPR) are combined, and what learners learn for
-    scorers, learners  whose rankings are combined
+    scorers, learners  the methods whose rankings are combined
     weights            one per scorer, then one per learner; None: all equal
     how                'ranks' or 'values', as in `combine_rankings`
     held_out           share of the examples on which weights are chosen (`choose_weights`); the rankings are made from
                        the other examples. 0: weights aren't chosen.
-    seed               of the choice of held-out examples; learners have seeds of their own
+    seed               seed of the choice of held-out examples; learners have seeds of their own
     """
 
     name: ClassVar[str] = "ensemble"

@@ -49,7 +49,7 @@ class MaskLearner(Learner, ABC):
     penalty. The value of an edge is the probability that its gate is open, the mean over the masks. So if every mask is
     part of the next larger one, the edges of the smallest mask come first.
 
-    measure  whose loss is minimised if `loss` is 'measure'
+    measure  the measure whose loss is minimised if `loss` is 'measure'
     loss     'kl': the KL divergence from the model's prediction to the circuit's, in nats, whatever metric and measure
              are; 'measure': the loss of the measure for the metric
     steps    number of steps per mask; each takes `batch` examples
@@ -72,9 +72,9 @@ class MaskLearner(Learner, ABC):
     def __post_init__(self) -> None:
         check_is("measure", Measure, self.measure)
         check_choice("loss", self.loss, ("kl", "measure"))
-        for what, value in (("steps", self.steps), ("examples a batch", self.batch)):
+        for what, value in (("steps", self.steps), ("examples per batch", self.batch)):
             if not 1 <= value <= MOST_STEPS:
-                raise InputError(f"learning needs at least 1 of {what} and at most {MOST_STEPS:,}, not {value}")
+                raise InputError(f"{what} must be from 1 to {MOST_STEPS:,}, not {value}")
         if not 0 < self.rate < float("inf"):
             raise InputError(f"the learning rate must be a positive number, not {self.rate}")
         if not abs(self.start) < float("inf"):
@@ -98,8 +98,8 @@ class MaskLearner(Learner, ABC):
     def open_probability(self, parameters: Tensor) -> Tensor:
         """Return the probability [edge] that each gate is open."""
 
-    def first_parameters(self, n_edges: int) -> Tensor:
-        """Return the first parameters: one per edge, then those that belong to no edge."""
+    def initial_parameters(self, n_edges: int) -> Tensor:
+        """Return the initial parameters: one per edge, then those that belong to no edge."""
         import torch
 
         return torch.full((n_edges,), float(self.start))
@@ -151,7 +151,7 @@ class MaskLearner(Learner, ABC):
 
         training = Training(
             self.steps,
-            start=lambda: self.first_parameters(problem.graph.n_edges),
+            start=lambda: self.initial_parameters(problem.graph.n_edges),
             prepare=prepare,
             rate=self.rate_at,
             betas=self.betas,
@@ -226,11 +226,11 @@ class EdgePruning(MaskLearner):
     def masks(self) -> tuple[EdgePruning, ...]:
         return tuple(replace(self, sizes=(size,)) for size in self.sizes)
 
-    def first_parameters(self, n_edges: int) -> Tensor:
-        """Return log alpha of every gate, then the two multipliers, which are 0."""
+    def initial_parameters(self, n_edges: int) -> Tensor:
+        """Return the initial log alpha of every gate, then two multipliers, which start at 0."""
         import torch
 
-        return torch.cat([super().first_parameters(n_edges), torch.zeros(2)])
+        return torch.cat([super().initial_parameters(n_edges), torch.zeros(2)])
 
     def rate_at(self, step: int) -> float:
         warm_up = max(1.0, RATE_WARM_UP * self.steps)

@@ -152,9 +152,9 @@ class Calibrated(Learner):
     """The ranking of scores, calibrated. It takes no gradient steps, only the time of evaluating a few circuits.
 
     measure   what circuits are selected for. Only for a measure that has a target, as CMD has, is anything calibrated
-    scorer    whose scores are calibrated
+    scorer    the scorer whose scores are calibrated
     examples  number of examples to calibrate on, at most
-    seed      of the choice of these examples
+    seed      seed of the choice of these examples
     """
 
     name: ClassVar[str] = "calibrated"

@@ -78,7 +78,7 @@ LEAST_SHARE, MAX_SAMPLE = 0.5, 16
 class TopKLearner(Learner):
     """Learns a ranking whose best edges, at every size, do well on a measure.
 
-    measure      whose loss is minimised
+    measure      the measure whose loss is minimised
     steps        number of steps, at most; each runs `batch` examples, counted once per circuit
     rate         learning rate; None takes one that suits the measure and the numbers of edges and steps
     noise        scale of the logistic noise on the parameters; `temperature` of the soft choice
@@ -130,9 +130,9 @@ class TopKLearner(Learner):
         check_is("measure", Measure, self.measure)
         if self.warm is not None:
             check_is("scorer", Scorer, self.warm)
-        for what, value in (("steps", self.steps), ("examples a batch", self.batch)):
+        for what, value in (("steps", self.steps), ("examples per batch", self.batch)):
             if not 1 <= value <= MOST_STEPS:
-                raise InputError(f"learning needs at least 1 of {what} and at most {MOST_STEPS:,}, not {value}")
+                raise InputError(f"{what} must be from 1 to {MOST_STEPS:,}, not {value}")
         if self.rate is not None and not 0 < self.rate < float("inf"):
             raise InputError(f"the learning rate must be a positive number, not {self.rate}")
         if not 0 <= self.noise < float("inf") or not 0 < self.temperature < float("inf"):
@@ -508,7 +508,7 @@ def _loss_scales(
     circuits = [Circuit(graph, hard_top_k(theta, size).numpy() > 0) for size in sizes]
     evaluation = problem.evaluate(circuits, session, problem.task[:MAX_SCALE_EXAMPLES])
     value, full, empty = (torch.tensor(x) for x in (evaluation.values, evaluation.full, evaluation.empty))
-    losses = learner.measure.loss(value, full, empty, runner.span).mean(1).abs().numpy()
+    losses = learner.measure.loss(value, full, empty, runner.metric_range).mean(1).abs().numpy()
     least = LEAST_LOSS * max(float(losses.max()), LEAST_LARGEST_LOSS)
     log_sizes, log_losses = np.log(sizes), np.log(losses + least)
     return lambda size: float(np.exp(-np.interp(np.log(size), log_sizes, log_losses)))

@@ -43,13 +43,13 @@ STATE_ARRAYS = ("theta", "mean", "square", "average", "best")
 class GradientJob:
     """A job: the loss of a batch when edges have weights, and the gradient with respect to the weights.
 
-    weights  [edge]; [circuit, edge] for several circuits, each on all examples; [row, edge] if examples have different
-             weights
-    ends     example -> (metric of the model, metric of the empty circuit)
-    span     mean difference between the two
-    rows     example -> row of `weights`; None if all examples have the same
-    by_span  whether weights are those of (edge, span) pairs
-    at_once  how many circuits run as one batch; None for all
+    weights       [edge]; [circuit, edge] for several circuits, each on all examples; [row, edge] if examples have
+                  different weights
+    ends          example -> (metric of the model, metric of the empty circuit)
+    metric_range  the mean difference between the two
+    rows          example -> row of `weights`; None if all examples have the same
+    by_span       whether weights are those of (edge, span) pairs
+    at_once       how many circuits run as one batch; None for all
     """
 
     measure: Measure
@@ -57,7 +57,7 @@ class GradientJob:
     ablation: Ablation
     weights: Tensor
     ends: Mapping[Example, tuple[float, float]]
-    span: float
+    metric_range: float
     rows: Mapping[Example, int] | None = None
     by_span: bool = False
     at_once: int | None = None
@@ -87,7 +87,7 @@ class GradientJob:
             readout = repeated.read_stream(stream, all_logits)
             value = self.metric.checked(readout, readout if clean is None else repeat_rows(clean, times))
             full, empty = ends.to(value).repeat(times, 1).T
-            loss = self.measure.loss(value, full, empty, self.span)
+            loss = self.measure.loss(value, full, empty, self.metric_range)
             (gradient,) = torch.autograd.grad(loss.sum(), part)
             losses += loss.detach().cpu().view(times, -1).sum(1).tolist()
             gradients.append(gradient.float().cpu())
@@ -102,7 +102,7 @@ class TrainingState:
     mean, square  Adam's means of gradients and of their squares
     average       moving average of theta
     best          the average at the check of the lowest loss
-    losses        of every step
+    losses        loss of every step
     checks        (step, validation loss)
     """
 
@@ -176,7 +176,7 @@ class Training:
     start     returns the first parameters [parameter]
     prepare   called once; returns the function that computes a step's loss and gradient from the state
     rate      step -> learning rate, of all parameters or of each [parameter]
-    betas     of Adam
+    betas     Adam's betas
     describe  final state -> the array `value` [edge], and details for the ranking's `origin`
     window    steps over which parameters are averaged, about
     check     returns the validation loss of parameters; None: there are no checks
@@ -239,9 +239,9 @@ class Training:
 class StepRunner:
     """Runs the weighted circuits of all steps, given the runs that the steps share.
 
-    measure  whose loss is computed from the problem's metric
+    measure  the measure whose loss is computed from the problem's metric
     batch    examples per step
-    seed     of the order of batches
+    seed     seed of the order of batches
     """
 
     def __init__(self, problem: LearningProblem, engine: Engine, measure: Measure, batch: int, seed: int) -> None:
@@ -253,7 +253,7 @@ class StepRunner:
         self.batches = plan_batches(task.examples, batch)
         self.ablation = ablation.prepare(model, task, self.batches, engine)
         self.ends = dict(zip(task.examples, zip(full.tolist(), empty.tolist(), strict=True), strict=True))
-        self.span = float((full - empty).mean())
+        self.metric_range = float((full - empty).mean())
         # [edge] the node whose weight an edge has; None if edges have weights of their own
         sources = torch.tensor(model.graph.edge_source.astype(np.int64))
         self.edge_node = sources if problem.level == "node" else None
@@ -278,8 +278,8 @@ class StepRunner:
             weights = weights[..., self.edge_node]
         ends = {example: self.ends[example] for example in examples}
         job = GradientJob(
-            self.measure, self.problem.metric, self.ablation, weights, ends, self.span, rows, self.problem.positions,
-            at_once,
+            self.measure, self.problem.metric, self.ablation, weights, ends, self.metric_range, rows,
+            self.problem.positions, at_once,
         )  # fmt: skip
         starts = range(0, len(examples), n_examples)
         items = [WorkItem(job, examples[start : start + n_examples]) for start in starts]

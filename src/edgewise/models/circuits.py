@@ -121,10 +121,10 @@ def _runs_everywhere(graph: Graph, inside: Bools) -> Bools:
         queries = graph.attention_destinations(layer).start
         reads_everywhere[:, queries + graph.n_heads : queries + 3 * graph.n_heads] = True
     for layer in reversed(range(graph.n_layers)):
-        mlp = graph.mlp_source(layer)
+        mlp = graph.mlp_source_index(layer)
         everywhere[:, mlp] = (inside[:, mlp] & reads_everywhere).any(1)
         reads_everywhere[:, graph.mlp_destination(layer)] = everywhere[:, mlp]
-        heads = graph.attention_sources(layer) + np.arange(graph.n_heads)
+        heads = graph.n_attention_sources(layer) + np.arange(graph.n_heads)
         everywhere[:, heads] = (inside[:, heads] & reads_everywhere[:, None]).any(2)
         reads_everywhere[:, graph.attention_destinations(layer).start + np.arange(graph.n_heads)] = everywhere[:, heads]
     everywhere[:, 0] = True
@@ -158,7 +158,7 @@ def run_circuits(
     run = _Run(model, nodes, reference, full, at_last, frame, frame_at(frame, (examples, last)))
     chosen = ((full, nodes.runs & nodes.everywhere), (at_last, nodes.runs & ~nodes.everywhere))
     for index in range(model.graph.n_layers):
-        first_head, mlp = model.graph.attention_sources(index), model.graph.mlp_source(index)
+        first_head, mlp = model.graph.n_attention_sources(index), model.graph.mlp_source_index(index)
         for table, runs in chosen:
             heads, owners = np.nonzero(runs[:, first_head:mlp].T)  # [node] the head and the circuit
             size = at_once * model.graph.n_heads
@@ -189,7 +189,7 @@ class _Run:
     def run_heads(self, index: int, table: Table, heads: Ints, circuits: Ints) -> None:
         """Run the heads [node], in ascending order. At the last position, only queries are read there."""
         layer, graph, is_last = self.model.layers[index], self.model.graph, table is self.at_last
-        first, queries = graph.attention_sources(index), graph.attention_destinations(index).start
+        first, queries = graph.n_attention_sources(index), graph.attention_destinations(index).start
         where = ((table, self.reference.q), (self.full, self.reference.k), (self.full, self.reference.v))
         reference_qkv = [places.select(values[index]) for places, values in where]
         projected: dict[int, Tensor] = {}
@@ -219,8 +219,8 @@ class _Run:
     def run_mlps(self, index: int, table: Table, circuits: Ints) -> None:
         """Run a layer's MLP of several circuits."""
         layer, graph, reference = self.model.layers[index], self.model.graph, self.reference
-        edges = self.nodes.inside[circuits, :, : graph.mlp_sources(index), graph.mlp_destination(index)]
-        sources = np.full(len(circuits), graph.mlp_source(index))
+        edges = self.nodes.inside[circuits, :, : graph.n_mlp_sources(index), graph.mlp_destination(index)]
+        sources = np.full(len(circuits), graph.mlp_source_index(index))
         streams = table.read(circuits, edges, reference.mlp_in[index])
         out = table.add_rows(circuits, sources)
         torch.sub(layer.run_mlp(streams), table.select(reference.mlp_out[index])[:, None], out=out)
@@ -271,9 +271,9 @@ class Table:
         change = self.select(change)
         self._parts: list[tuple[int, Tensor]] = []  # (first row, rows), per range of layers on one device
         start = 0
-        for span in model.spans:
-            end = self._n_rows + np.count_nonzero(in_table[:, 1 : model.graph.mlp_source(span[-1]) + 1])
-            rows = change.new_empty((len(change), end - start, change.shape[-1]), device=model.layers[span[0]].device)
+        for layers in model.device_ranges:
+            end = self._n_rows + np.count_nonzero(in_table[:, 1 : model.graph.mlp_source_index(layers[-1]) + 1])
+            rows = change.new_empty((len(change), end - start, change.shape[-1]), device=model.layers[layers[0]].device)
             self._parts.append((start, rows))
             start = end
         first_part = self._parts[0][1]
@@ -313,7 +313,7 @@ class Table:
         if self._model.has_post_norm:
             edges = edges.copy()
             for index in range(graph.n_layers):
-                heads = slice(graph.attention_sources(index), graph.mlp_source(index))
+                heads = slice(graph.n_attention_sources(index), graph.mlp_source_index(index))
                 readers = np.flatnonzero(edges[..., heads].any((1, 2)))
                 if len(readers):
                     through_norms.append((index, readers, rows[readers, heads], edges[readers, :, heads]))

@@ -257,6 +257,7 @@ def _llama(model: Any, norm: Callable[[Any], Norm] = _norm, **parts: Any) -> Tra
         )
 
     def rotary(like: Tensor, positions: Tensor, kind: str | None) -> tuple[Tensor, Tensor]:
+        """Return cos and sin for positions, in the dtype and on the device of `like`."""
         if kind is None:
             return body.rotary_emb(like, positions)
         if has_local_module:

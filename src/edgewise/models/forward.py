@@ -69,8 +69,9 @@ def make_frame(
 ) -> Frame:
     """Return the frame of the positions from `first` on; `real` [batch, position] is False for padding.
 
-    Positions whose `branch` [batch, position] is 2 don't see those where it is 1, and are numbered as if these weren't
-    there. With `first` > 0, `past` holds the keys and values of the positions before it.
+    `branch` [batch, position] is 1 for tokens of the correct answer, 2 for those of the incorrect one, else 0. Both
+    answers follow the same prompt: tokens of 2 don't see tokens of 1, and are numbered as if these weren't there. With
+    `first` > 0, `past` holds the keys and values of the positions before it.
     """
     numbers = (real.long().cumsum(-1) - 1).clamp(min=0)
     index = torch.arange(real.shape[1], device=real.device)

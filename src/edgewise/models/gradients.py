@@ -33,9 +33,9 @@ from ..graph import BaseGraph, NodeGraph
 from .forward import Trace, sum_heads
 from .transformer import Layer, Norm, Projection, Transformer, at_least_float32
 
-# A range of positions, the span of tokens that they belong to, and the examples of which this is true; None for all.
+# (positions, index of their span, rows of the examples that have it; None: all rows)
 Segment = tuple[slice, int, Sequence[int] | None]
-# The number of spans, and the segments of a batch, in which padding is not.
+# (number of spans, segments). Padding is in no segment.
 Segments = tuple[int, tuple[Segment, ...]]
 
 
@@ -52,6 +52,7 @@ class AttentionGradient:
     along: tuple[tuple[Tensor, Tensor], ...]
 
     def __add__(self, other: AttentionGradient) -> AttentionGradient:
+        # Each run has its own directions, so these are kept, not added.
         return AttentionGradient(self.scaled + other.scaled, self.along + other.along)
 
 
@@ -238,7 +239,7 @@ def norm_heads(model: Transformer, sources: Sources, post_norms: Sequence[NormSl
         return sources
     normed, n_heads = Sources(tuple(part.clone() for part in sources.parts)), model.graph.n_heads
     for index, slope in enumerate(post_norms):
-        first = model.graph.attention_sources(index)
+        first = model.graph.n_attention_sources(index)
         normed.view(first, n_heads)[:] = slope.times(sources.view(first, n_heads))
     return normed
 
@@ -254,18 +255,18 @@ def stack_sources(model: Transformer, trace: Trace, minus: Trace | None = None) 
     graph, (batch, length, width) = model.graph, trace.embedding.shape
     with torch.no_grad():
         embedding = read("embedding", slice(None))
-        counts = [len(span) * (graph.n_heads + 1) for span in model.spans]
+        counts = [len(layers) * (graph.n_heads + 1) for layers in model.device_ranges]
         counts[0] += 1  # `input`
         parts = [
-            embedding.new_empty((batch, count, length, width), device=model.layers[span.start].device)
-            for count, span in zip(counts, model.spans, strict=True)
+            embedding.new_empty((batch, count, length, width), device=model.layers[layers.start].device)
+            for count, layers in zip(counts, model.device_ranges, strict=True)
         ]
         sources = Sources(tuple(parts))
         sources.view(0, 1)[:, 0] = embedding
         for index, layer in enumerate(model.layers):
             heads = torch.einsum("bphe,dhe->bhpd", read("mix", index), at_least_float32(layer.out))
-            sources.view(graph.attention_sources(index), graph.n_heads)[:] = heads
-            sources.view(graph.mlp_source(index), 1)[:, 0] = read("mlp_out", index)
+            sources.view(graph.n_attention_sources(index), graph.n_heads)[:] = heads
+            sources.view(graph.mlp_source_index(index), 1)[:, 0] = read("mlp_out", index)
     return sources
 
 
@@ -289,10 +290,11 @@ def contract(
     A generator of runs needs the memory of one run and of their sum.
     """
 
-    def score(run: Gradients) -> Tensor:
+    def scores_of(gradients: Gradients) -> Tensor:
+        """Return the scores for the gradients of one run, or for their sum."""
         if isinstance(graph, NodeGraph):
-            return _output_scores(model, differences, run, by_dimension=graph.width > 1)
-        return _edge_scores(model, norm_heads(model, differences, run.post_norms), run, segments)
+            return _output_scores(model, differences, gradients, by_dimension=graph.width > 1)
+        return _edge_scores(model, norm_heads(model, differences, gradients.post_norms), gradients, segments)
 
     # Scores are linear in the gradients, so these are summed first. But if a norm follows attention, a head's
     # difference reaches its readers through a linear map that differs between runs, so each run has its own scores.
@@ -306,10 +308,10 @@ def contract(
             sums, count = sums or parts, count + 1
         n_layers = len(sums) // 2  # all, or the first ones
         summed = Gradients(tuple(sums[:n_layers]), tuple(sums[n_layers:-1]), sums[-1], ())
-        return score(summed).div_(count).flatten(1)
+        return scores_of(summed).div_(count).flatten(1)
     total, count = torch.zeros((), device=model.device), 0
     for run in runs:
-        total = total + score(run)
+        total = total + scores_of(run)
         count += 1
     return (total / count).flatten(1)
 
@@ -323,11 +325,11 @@ def _edge_scores(model: Transformer, differences: Sources, gradients: Gradients,
         for index, (attention, mlp) in enumerate(zip(gradients.attention, gradients.mlp, strict=True)):
             attention_block, mlp_block = graph.blocks[2 * index : 2 * index + 2]
             at_stream = _stream_gradient(model.layers[index], attention)
-            block = _multiply_sources(differences, graph.attention_sources(index), at_stream, segments)
+            block = _multiply_sources(differences, graph.n_attention_sources(index), at_stream, segments)
             del at_stream  # free it before the next layer's, which is as large
             # [source, (qkv, head), span] -> [source, head, qkv, span], the order of edges
             scores[:, attention_block] = block.unflatten(2, (3, graph.n_heads)).transpose(2, 3).flatten(1, 3)
-            block = _multiply_sources(differences, graph.mlp_sources(index), mlp.unsqueeze(1), segments)
+            block = _multiply_sources(differences, graph.n_mlp_sources(index), mlp.unsqueeze(1), segments)
             scores[:, mlp_block] = block.squeeze(2)
         if gradients.logits is not None:
             block = _multiply_sources(differences, graph.n_sources, gradients.logits.unsqueeze(1), segments)
@@ -382,13 +384,13 @@ def _output_scores(model: Transformer, differences: Sources, gradients: Gradient
 
     with torch.no_grad():
         for index in reversed(range(graph.n_layers)):
-            add_scores(graph.mlp_source(index), 1, stream)
+            add_scores(graph.mlp_source_index(index), 1, stream)
             at_mlp = gradients.mlp[index]
             stream = stream.to(at_mlp.device)
             at_heads = stream if graph.parallel else stream + at_mlp
             if gradients.post_norms:
                 at_heads = gradients.post_norms[index].transposed_times(at_heads.unsqueeze(1)).squeeze(1)
-            add_scores(graph.attention_sources(index), graph.n_heads, at_heads)
+            add_scores(graph.n_attention_sources(index), graph.n_heads, at_heads)
             stream = stream + at_mlp + _summed_stream_gradient(model.layers[index], gradients.attention[index])
         add_scores(0, 1, stream)
     return scores

@@ -229,12 +229,13 @@ def flow_need(shape: Shape, length: int) -> Need:
 def weighted_need(shape: Shape, length: int, keep_streams: bool = True, by_span: bool = False) -> Need:
     """Return the memory for a run of a weighted circuit and its backward pass.
 
-    It holds the changes of all sources and their gradients, the streams of one layer (of all layers with
-    `keep_streams`) and their gradients, the mixing weights, the reference run, and what autograd keeps. Weights
+    It holds the changes of all sources and their gradients, the streams of one layer (with `keep_streams`, of all), the
+    gradients of one layer's streams, the mixing weights, the reference run, and what autograd keeps. Weights
     `by_span` are spread to every position, and mixed from there.
     """
     graph = shape.graph
-    sources, readers = graph.n_sources - graph.n_heads - 1, 3 * graph.n_heads + 1  # the last layer writes no rows
+    # The last layer's outputs aren't in the shared buffer.
+    sources, readers = graph.n_sources - graph.n_heads - 1, 3 * graph.n_heads + 1
     mixing = (2 * readers * sources + 3 * graph.n_edges * by_span) / graph.d_model
     streams = readers * (graph.n_layers if keep_streams else 1)
     tables = shape.itemsize * (2 * sources + readers + streams + mixing)

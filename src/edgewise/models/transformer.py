@@ -150,12 +150,12 @@ class Projection:
 
     @property
     def head_weight(self) -> Tensor:
-        """[query head, d_head, d_model]."""
+        """The weight for every query head [query head, d_head, d_model]; weights shared by a group are repeated."""
         return self.weight if self.group == 1 else self.weight.repeat_interleave(self.group, dim=0)
 
     @property
     def head_bias(self) -> Tensor | None:
-        """[query head, d_head]."""
+        """The bias for every query head [query head, d_head]; biases shared by a group are repeated."""
         return self.bias if self.bias is None or self.group == 1 else self.bias.repeat_interleave(self.group, dim=0)
 
     @property
@@ -192,7 +192,10 @@ class Projection:
         return Projection(self.weight[stored], None if self.bias is None else self.bias[stored])
 
     def offset(self, norm: Norm | None) -> Tensor | None:
-        """Return the output [query head, d_head] for a normalised stream of zeros: from its bias and the norm's."""
+        """Return the part [query head, d_head] of q, k or v that doesn't depend on the stream.
+
+        It is the projection of the norm's bias, plus the projection's bias.
+        """
         if norm is None or norm.bias is None:
             return self.head_bias
         moved = self.head_weight @ norm.bias
@@ -287,7 +290,7 @@ class Transformer:
         return self.layers[0].device
 
     @property
-    def spans(self) -> tuple[range, ...]:
+    def device_ranges(self) -> tuple[range, ...]:
         """The layers, in ranges of consecutive layers on one device."""
         devices = [layer.device for layer in self.layers]
         starts = [index for index, device in enumerate(devices) if index == 0 or device != devices[index - 1]]

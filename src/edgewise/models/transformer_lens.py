@@ -30,7 +30,8 @@ WEIGHTS = ("W_E", "W_U", "W_Q", "W_K", "W_V", "W_O", "W_in", "W_out")
 BIASES = {"b_Q": "W_Q", "b_K": "W_K", "b_V": "W_V", "b_O": "W_O", "b_in": "W_in", "b_out": "W_out", "b_U": "W_U"}
 # HookedTransformer's and TransformerBridge's names of a norm's weight and bias.
 NORM_NAMES = (("w", "weight"), ("b", "bias"))
-# The logits of this many tokens are compared. They may differ by this share of the largest.
+# Logits are compared on CHECKED_TOKENS random tokens. They may differ by TOLERANCE (HALF_TOLERANCE in half precision)
+# times the largest logit.
 CHECKED_TOKENS, TOLERANCE, HALF_TOLERANCE = 64, 1e-5, 0.02
 
 

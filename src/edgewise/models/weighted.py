@@ -89,7 +89,7 @@ def run_weighted(
     products: list[Tensor] = []
     sources = running[0].new_zeros(1)  # that have rows, so far
     for index, whole_layer in enumerate(model.layers[:-1]):
-        layer, heads, n_before = whole_layer.part(running[index]), running[index], graph.attention_sources(index)
+        layer, heads, n_before = whole_layer.part(running[index]), running[index], graph.n_attention_sources(index)
         attention, mlp = _by_reader(graph, blocks[2 * index], heads, sources), blocks[2 * index + 1][:, None]
         attention_in = reference.attention_in[index].flatten(0, 1)
         mlp_before = take(mlp[..., :n_before], 2, sources)
@@ -108,7 +108,7 @@ def run_weighted(
         change = layer.run_mlp(stream) - reference.mlp_out[index]
         at_last += [written, WriteOutput.apply(change.flatten(0, 1), rows)]
         products += layer_products
-        sources = torch.cat([sources, n_before + heads, sources.new_tensor([graph.mlp_source(index)])])
+        sources = torch.cat([sources, n_before + heads, sources.new_tensor([graph.mlp_source_index(index)])])
     return _run_last_layer(model, blocks, rows, at_last, products, reference, frame, last, running[-1], sources)
 
 
@@ -131,7 +131,7 @@ def _run_last_layer(
     where = (examples.expand_as(last).flatten(), last.flatten())
     where_layer = (where[0].to(layer.device), where[1].to(layer.device))
     attention = _by_reader(graph, blocks[-3], heads, sources)
-    own_heads = graph.attention_sources(index) + heads
+    own_heads = graph.n_attention_sources(index) + heads
     mlp_sources = sources if graph.parallel else torch.cat([sources, own_heads])
     all_sources = torch.cat([sources, own_heads, sources.new_tensor([graph.n_sources - 1])])
 
@@ -197,12 +197,12 @@ def _running_heads(model: Transformer, weights: Tensor, reference: Trace) -> lis
     changed, needed = np.zeros(graph.n_sources, bool), mask[graph.blocks[-1]].copy()
     changed[0] = True
     for layer in range(graph.n_layers):
-        n_before = graph.attention_sources(layer)
+        n_before = graph.n_attention_sources(layer)
         changed[n_before : n_before + n_heads] = changed[:n_before] @ attention[layer]
-        changed[graph.mlp_source(layer)] = changed[: len(mlp[layer])] @ mlp[layer]
+        changed[graph.mlp_source_index(layer)] = changed[: len(mlp[layer])] @ mlp[layer]
     for layer in reversed(range(graph.n_layers)):
-        n_before = graph.attention_sources(layer)
-        needed[: len(mlp[layer])] |= mlp[layer] & needed[graph.mlp_source(layer)]
+        n_before = graph.n_attention_sources(layer)
+        needed[: len(mlp[layer])] |= mlp[layer] & needed[graph.mlp_source_index(layer)]
         needed[:n_before] |= attention[layer] @ needed[n_before : n_before + n_heads]
     runs = (changed | needed)[1:].reshape(graph.n_layers, -1)[:, :-1]
     runs[:, 0] |= ~runs.any(1)
@@ -304,9 +304,9 @@ class Rows:
         self._buffers: dict[tuple[str, torch.device], Tensor] = {}
         self._parts: list[Part] = []
         start = 0
-        for span in model.spans:
-            stop = start + sum(per_layer[span.start : span.stop]) + (not self._parts)
-            changes = model.layers[span.start].out.new_empty((self.places, stop - start, self._width))
+        for layers in model.device_ranges:
+            stop = start + sum(per_layer[layers.start : layers.stop]) + (not self._parts)
+            changes = model.layers[layers.start].out.new_empty((self.places, stop - start, self._width))
             self._parts.append(Part(slice(start, stop), changes))
             start = stop
         self.n_rows = start

@@ -42,7 +42,7 @@ class Outcome:
     rankings    what the circuits were selected from, one per size. Empty if the outcome was read from a folder.
     chosen_on   the split whose examples chose this recipe among others: that of a validation task, that of train if
                 the recipe was tuned, or the evaluated split itself. Empty if the recipe wasn't chosen.
-    choices     of a portfolio: the name of the recipe that each size takes
+    choices     in a portfolio, the name of the recipe that each size takes; empty in other outcomes
     validation  faithfulness [size] on validation examples, which choose the default size. Empty without such examples
     """
 
@@ -139,7 +139,7 @@ def best_outcome(outcomes: Iterable[Outcome], measure: Measure) -> Outcome:
 def chosen_outcome(outcomes: Iterable[Outcome], measure: Measure) -> Outcome | None:
     """Return the outcome that was chosen for a measure by `choose_outcomes`; None if none was.
 
-    A portfolio comes last, and counts before the single recipe that was chosen by tuning or validation.
+    If there is a portfolio, it is returned; it is stored last.
     """
     chosen = [outcome for outcome in outcomes if outcome.measure == measure and outcome.chosen_on]
     return chosen[-1] if chosen else None
@@ -244,14 +244,14 @@ class Discovery:
     """The result of a run, as `discover` returns it and as `read_result` reads it from a folder.
 
     run          facts about the run: model, examples, seed, accuracy, seconds, versions
-    statistics   of every edge, by the bootstrap of the settings
+    statistics   statistics of every edge, by the bootstrap of the settings
     outcomes     one per measure and recipe
     learned      learner -> ranking, for recipes that have a learner
     tuning       how one more recipe was chosen by cross-validation on train. None without tuning.
     overlap      measure -> recipe name -> overlap of circuits over resamples of train, [size]. NaN where they are
                  empty.
     prompts      the first of the evaluated examples, as text
-    attention    of the heads in chosen circuits, on a few of the evaluated examples. None if there is none.
+    attention    attention of the heads in chosen circuits, on a few evaluated examples. None if it wasn't recorded.
     load_scores  returns the scores of train. They are large, so those of a folder are read when `scores` is first used.
     """
 

@@ -69,7 +69,7 @@ class Stage:
     need, least          bytes of a batch, and of a single example, beyond the model
     pieces               how many workers can share it at most
     disk                 bytes of the scores that are stored
-    seconds              in one process, roughly. None if nothing was timed.
+    seconds              rough time in one process. None if nothing was timed.
     """
 
     name: str

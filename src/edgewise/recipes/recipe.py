@@ -56,7 +56,10 @@ class Recipe:
 
     @property
     def combination(self) -> str:
-        """The name in the paper's tables, which leave out top-n beside PNR and greedy beside anything else."""
+        """The name in the paper's tables.
+
+        The solver is not named if it is the usual one: top-n with PNR, greedy with only a filter or learner.
+        """
         added = [self.filter.title] if self.filter.title else []
         added += [] if self.pnr is None else ["PNR"]
         added += [] if self.learner is None else [self.learner.title]

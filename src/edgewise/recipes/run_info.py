@@ -100,7 +100,7 @@ class RunInfo:
     weights      a hash of the model's files, or of its weights in memory
     train, test  the scored and the evaluated examples
     bos          the token in front of every prompt, or None
-    accuracy     of the model on the evaluated examples
+    accuracy     accuracy of the model on the evaluated examples
     seconds      stage -> seconds. Scores that were found in the store count with the time that computing them took.
     versions     package -> version
     made_from    what `edgewise run` was called with, by which it recognises its own result. Empty in Python.

@@ -23,7 +23,7 @@ class Settings:
     """How to score, resample and evaluate. The defaults are the paper's, with MIB's faithfulness.
 
     metric              number per example; the default is the one that suits the task
-    bootstrap           of the reported statistics, and of the recipes that filter by a bootstrap
+    bootstrap           the bootstrap of the reported statistics, and of the recipes that filter by one
     sizes               shares of the edges, increasing
     fill, nested        whether solvers fill up circuits after pruning, and whether larger circuits contain the smaller
                         ones

@@ -130,12 +130,12 @@ def summarise_filters(
     }
 
 
-def rank_edges(
+def attach_rankings(
     pairs: Iterable[MeasureRecipe],
     by_filter: Mapping[Filter, EdgeStatistics],
     learned: Mapping[Learner, Ranking] | None = None,
 ) -> list[RankedRecipe]:
-    """Return every recipe with the ranking that it selects from: that of its learner, or else of its filter."""
+    """Return each recipe with the ranking of its learner, or else of its filter."""
     rankings = {edge_filter: statistics.ranking for edge_filter, statistics in by_filter.items()}
     return [
         RankedRecipe(measure, recipe, (learned or {})[recipe.learner] if recipe.learner else rankings[recipe.filter])

@@ -23,7 +23,7 @@ from ..tasks import Task
 from .discovery import Candidate, Tuning, find_baseline
 from .recipe import Recipes, combinations
 from .settings import DEFAULTS, Settings
-from .stages import evaluate_selections, learn_rankings, rank_edges, select_recipes, summarise_filters
+from .stages import attach_rankings, evaluate_selections, learn_rankings, select_recipes, summarise_filters
 
 if TYPE_CHECKING:
     from ..models import Model
@@ -115,7 +115,7 @@ def tune(
             by_filter = summarise_filters(
                 [recipe.filter for _, recipe in pairs], replace(scores, values=scores.values[others])
             )
-            ranked = rank_edges(pairs, by_filter, learned)
+            ranked = attach_rankings(pairs, by_filter, learned)
             selections = select_recipes(ranked, settings, quiet)
             outcomes, _ = evaluate_selections(model, task.part(rows), ranked, selections, settings, quiet)
             by_fold.append([outcome.curve for outcome in outcomes])

@@ -47,17 +47,17 @@ ADVICE = {
 class OpenCircuit:
     """A circuit with its name and scores.
 
-    score       [edge] signed scores. None if there are none.
-    row, place  the outcome of the run, and the place of the size. None and 0 for a file.
-    reason      how the recipe was chosen, and why this size, where neither was given
-    kind        the method that made the scores; empty if it isn't known
+    score                [edge] signed scores. None if there are none.
+    outcome, size_index  the outcome of the run, and the index of the size in its curve. None and 0 for a file.
+    reason               how the recipe was chosen, and why this size, where neither was given
+    kind                 the method that made the scores; empty if it isn't known
     """
 
     name: str
     circuit: Circuit
     score: NDArray[np.floating] | None
-    row: Outcome | None = None
-    place: int = 0
+    outcome: Outcome | None = None
+    size_index: int = 0
     reason: str = ""
     kind: str = ""
 

@@ -172,8 +172,8 @@ def pair_exported(
     Without names of recipes, circuits are those that the runs exported; without a size, the first has its default.
     """
     here = open_circuit(first, recipes[0], measure, size)
-    assert here.row is not None
-    share = here.row.curve.shares[here.place]
+    assert here.outcome is not None
+    share = here.outcome.curve.shares[here.size_index]
     size = f"{share:.17g}" if share in read_result(other).settings.sizes else None
     return pair_circuits(here, open_circuit(other, recipes[1], measure, size), top)
 

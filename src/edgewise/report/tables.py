@@ -58,7 +58,7 @@ def kept_legend(outcomes: Sequence[Outcome]) -> str:
     """Return what the column `kept` of `area_table` has; empty if there is no such column."""
     shares, units = outcomes[0].curve.shares, outcomes[0].circuits[0].graph.units
     sizes = ", ".join(format_percent(size) for size in KEPT_SIZES if size in shares)
-    return f"kept: {units} left by pruning, in % of those asked for, at {sizes} % of all {units}" if sizes else ""
+    return f"kept: % of the requested {units} left after pruning, at {sizes} % of all {units}" if sizes else ""
 
 
 def marks_legend(reference: str) -> str:

@@ -60,7 +60,7 @@ class ExtraRunFields(TypedDict):
 
 
 class SelectionRecord(TypedDict):
-    """One size of a curve in curve.json: how the solver ended."""
+    """How the solver ended at one size, in curve.json; fields as in `Selection` (`rounds`, `columns`: of the ILP)."""
 
     share: float
     solver: str

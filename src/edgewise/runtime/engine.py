@@ -50,8 +50,8 @@ class Engine:
     def run(self, model: Any, items: Sequence[WorkItem], n_items_in_all: int | None = None) -> ItemResults:
         """Yield the index of every item and its results, in any order.
 
-        The number of threads changes rounding, so a resumed run must use the same number as one that was never stopped.
-        `n_items_in_all` is therefore the number of items including those that an earlier call has done.
+        Engines choose threads by the number of items, and the number of threads changes rounding. Give the number of
+        all items as `n_items_in_all`, finished ones too, so that a resumed run rounds alike.
         """
         for index, item in enumerate(items):
             yield index, run_item(model, item, threads_for(model))

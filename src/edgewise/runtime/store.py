@@ -222,13 +222,13 @@ class Store:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def latest(self, stage: str) -> tuple[int, Unit] | None:
-        """Return the largest NUMBER, and its unit, of the keys STAGE.NUMBER. Long work saves its state under these."""
+    def latest(self, key: str) -> tuple[int, Unit] | None:
+        """Return the largest NUMBER whose unit KEY.NUMBER can be read, and that unit. Long work saves its state so."""
         if self.folder is None:
             return None
-        names = [path.name.rpartition(".")[2] for path in self.folder.glob(f"{stage}.*")]
+        names = [path.name.rpartition(".")[2] for path in self.folder.glob(f"{key}.*")]
         for number in sorted((int(name) for name in names if name.isdecimal()), reverse=True):
-            unit = self.find(f"{stage}.{number}")
+            unit = self.find(f"{key}.{number}")
             if unit is not None:
                 return number, unit
         return None

@@ -25,8 +25,8 @@ class InformationFlowRoutes(Scorer):
     destination. The score is the mean share over all real positions; a prefix that both prompts share counts, too.
 
     All heads of a layer read the same stream, so edges from one source to their q, k and v have equal scores. If a norm
-    follows attention, a head's output is its part of what the norm returns. The corrupted prompt and the metric serve
-    the report only.
+    follows attention, a head's output is its part of what the norm returns. The corrupted prompt and the metric
+    are only recorded, not used for scores.
     """
 
     name: ClassVar[str] = "information-flow-routes"
@@ -45,8 +45,8 @@ class InformationFlowRoutes(Scorer):
         import torch
 
         with torch.no_grad():
-            readouts = (batch.run(embedding) for embedding in (batch.clean, batch.corrupted))
-            clean, corrupted = (batch.read_out(run, metric.reads_all_logits) for run in readouts)
+            runs = (batch.run(embedding) for embedding in (batch.clean, batch.corrupted))
+            clean, corrupted = (batch.read_out(run, metric.reads_all_logits) for run in runs)
             whole = batch.with_all_positions()
             values = _edge_shares(whole, whole.run(whole.clean))
             return BatchScores(values, metric.checked(clean, clean), metric.checked(corrupted, clean))
@@ -70,7 +70,7 @@ def _edge_shares(batch: Prepared, trace: Trace) -> Tensor:
     for reader, block in enumerate(graph.blocks):
         n_sources = graph.n_sources
         if reader < 2 * graph.n_layers:
-            n_sources = (graph.mlp_sources if reader % 2 else graph.attention_sources)(reader // 2)
+            n_sources = (graph.n_mlp_sources if reader % 2 else graph.n_attention_sources)(reader // 2)
         share = proximity[:, :, :n_sources, reader]
         total = share.sum(-1, keepdim=True).clamp(min=torch.finfo(share.dtype).tiny)
         mean = (share / total * real[:, :, None]).sum(1) / real.sum(1, keepdim=True)

@@ -174,7 +174,10 @@ def _least_prices(
 
 
 def _best_edges(ends: NDArray[np.int32], price: FloatArray, unused: Bools) -> tuple[FloatArray, FloatArray]:
-    """Return [node] what the edges at an unused node add, at least one of them, and the dual for which that is so."""
+    """Return two values per unused node [node], and 0 for used ones.
+
+    They are the gain of its best non-empty set of edges, and the dual price that forces at least one edge.
+    """
     best = np.full(len(unused), -np.inf)
     np.maximum.at(best, ends, price)
     gain = np.zeros(len(unused))

@@ -94,9 +94,9 @@ class Cost:
 class Cell:
     """The results of a model on a task.
 
-    n_edges     of the graph
+    n_edges     number of edges of the graph
     examples    split -> number of examples
-    accuracy    of the model on the test examples, mean over seeds
+    accuracy    accuracy of the model on the test examples, mean over seeds
     test        measure -> its rows. The first is the reference: greedy, or the first scorer. For every combination of
                 methods there are the hyper-parameters that were best on validation.
     validation  measure -> every recipe, in the plan's order. Empty for scorers, of which none is chosen.

@@ -31,9 +31,9 @@ class Entry:
     row        the name of the recipe, scorer or learner
     task, model
                empty for a number over several of them
-    unit       of the value; empty for areas and shares
-    p          of the paired comparison with the reference, if the value is the difference from it
-    verdict    from that comparison: 'better', 'worse' or 'no significant difference'. Empty if there is none.
+    unit       unit of the value; empty for areas and shares
+    p          p-value of the paired comparison with the reference, if the value is the difference from it
+    verdict    result of that comparison: 'better', 'worse' or 'no significant difference'. Empty if there is none.
     best       whether it is the best of its measure, model and task in its table, as rounded
     """
 

@@ -126,8 +126,8 @@ def generate(task: str, tokenizer: Any, split: str, seed: int) -> Iterator[Promp
         tokens = answer_tokens(f" {word}", tokenizer)
         if len(tokens) != 1 or tokens[0] == unknown_token(tokenizer):
             raise InputError(
-                f"task {task!r} is the task of model {task!r}; {word!r} is no token of this model: use model {task!r}, "
-                "or another task"
+                f"task {task!r} needs words such as {word!r} as single tokens, which this model lacks; use model "
+                f"{task!r}, or another task"
             )
     draw = Draw(task, seed)
     for pair in make_pairs(draw):

@@ -29,7 +29,7 @@ TESTS = (
 RANDOM = "random circuits of its size"
 MATCHED = "copies of it with other heads of the same layers"
 OUTSIDE = "random circuits of its size that share no edge with it"
-# Differences below this share of the span are rounding errors.
+# Differences below this share of the metric's range (full minus empty) are rounding errors.
 ROUNDING = 1e-6
 # The fewest examples for the test of independence.
 MIN_EXAMPLES = 5
@@ -45,8 +45,8 @@ class VerifySettings:
     tolerance        equivalence: smaller differences are ties; a share of the model's metric minus the empty circuit's
     max_difference   completeness: how far circuit and model may differ; a share of the same
     alpha            significance level
-    permutations     of the test of independence
-    seed             of all random draws
+    permutations     number of permutations in the test of independence
+    seed             seed of all random draws
     """
 
     n_circuits: int = 100
@@ -118,7 +118,7 @@ class Verification:
     circuit              the tested circuit, pruned
     minimal              the circuit without its superfluous edges, pruned
     tests                the tests, in the order of `TESTS`
-    faithfulness         of the circuit, with its interval
+    faithfulness         faithfulness of the circuit, with its interval
     minimal_faithfulness of the minimal circuit; None if it was not run
     random, matched      [circuit] faithfulness of random circuits, and of copies with other heads of the same layers
     edge_effects         [edge of the circuit] how much faithfulness the circuit loses without the edge
@@ -188,12 +188,12 @@ class Verification:
         return f"Verification({self.circuit.graph.count(self.circuit.n_edges)}; {verdicts})"
 
 
-def distance(first: FloatArray, second: FloatArray, span: float) -> FloatArray:
-    """Return the mean over examples of |first - second| as a share of the span; rounding errors are 0.
+def distance(first: FloatArray, second: FloatArray, metric_range: float) -> FloatArray:
+    """Return the mean over examples of |first - second| as a share of `metric_range`; rounding errors are 0.
 
     first, second  [..., example]
     """
-    result = np.abs(first - second).mean(-1) / abs(span)
+    result = np.abs(first - second).mean(-1) / abs(metric_range)
     return np.where(result < ROUNDING, 0.0, result)
 
 
@@ -209,7 +209,7 @@ def sufficiency(
 ) -> CircuitTest:
     """Test whether a circuit is closer to the model than most random circuits.
 
-    distance          of the circuit from the model
+    distance          distance of the circuit from the model
     random_distances  [circuit] of the random circuits from the model
     reference         what the random circuits are, for the null hypothesis
 
@@ -227,9 +227,9 @@ def necessity(
 ) -> CircuitTest:
     """Test whether cutting a circuit changes the model more than cutting most random circuits.
 
-    The parameters and the result are those of `sufficiency`, with distances of the model without a circuit from the
-    model. In a small graph, random circuits often share edges with the circuit, and cutting a single one of these may
-    change the model as much as cutting the circuit.
+    The parameters and the result are those of `sufficiency`. Here a distance is how far the model moves when the
+    circuit is cut. In a small graph, random circuits often share edges with the circuit, and cutting a single one of
+    these may change the model as much as cutting the circuit.
     """
     name = "necessity" if reference == RANDOM else "necessity, outside"
     null = f"Cutting the circuit changes the model more than cutting at most {settings.quantile:.0%} of {reference}."
@@ -298,16 +298,16 @@ def minimality(
     )
 
 
-def equivalence(circuit: FloatArray, model: FloatArray, span: float, settings: VerifySettings) -> CircuitTest:
+def equivalence(circuit: FloatArray, model: FloatArray, metric_range: float, settings: VerifySettings) -> CircuitTest:
     """Test whether circuit and model have the same chance to have the larger metric.
 
     circuit, model  [example] the metric of each
-    span            the mean difference between the model and the empty circuit
+    metric_range    the mean difference between the model and the empty circuit
 
-    The detail `difference` is the mean difference as a share of the span. A circuit that is a little better on all
-    examples is not equivalent, however small the difference is; a tolerance makes small differences ties.
+    The detail `difference` is the mean difference as a share of `metric_range`. A circuit that is a little better on
+    all examples is not equivalent, however small the difference is; a tolerance makes small differences ties.
     """
-    difference = (circuit - model) / span
+    difference = (circuit - model) / metric_range
     is_tie = np.abs(difference) <= max(ROUNDING, settings.tolerance)
     wins, ties, n = int(((difference > 0) & ~is_tie).sum()), int(is_tie.sum()), len(difference)
     p, needed = equivalence_p(wins, ties, n, settings.epsilon), examples_needed(settings.epsilon, settings.alpha, n)
@@ -402,15 +402,15 @@ def _centred(kernel: FloatArray) -> FloatArray:
     return kernel - kernel.mean(0) - kernel.mean(1)[:, None] + kernel.mean()
 
 
-def completeness(circuit: FloatArray, model: FloatArray, span: float, settings: VerifySettings) -> CircuitTest:
+def completeness(circuit: FloatArray, model: FloatArray, metric_range: float, settings: VerifySettings) -> CircuitTest:
     """Test whether circuit and model agree if the same nodes are cut from both.
 
     circuit, model  [set] the mean metric of the circuit, and of the model, without each set of nodes
-    span            the mean difference between the model and the empty circuit
+    metric_range    the mean difference between the model and the empty circuit
 
-    The details have the mean and the largest difference, as shares of the span.
+    The details have the mean and the largest difference, as shares of `metric_range`.
     """
-    differences = np.abs(circuit - model) / abs(span)
+    differences = np.abs(circuit - model) / abs(metric_range)
     limit = settings.max_difference
     return _count_wins(
         "completeness",
@@ -428,7 +428,7 @@ class Condition:
     """A circuit under one condition, such as another ablation.
 
     name          such as 'ablation: zero'
-    faithfulness  of the circuit; NaN if the model and the empty circuit have the same metric
+    faithfulness  faithfulness of the circuit; NaN if the model and the empty circuit have the same metric
     wins, draws   how many of the random circuits it beats
     """
 

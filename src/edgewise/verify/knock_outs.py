@@ -52,8 +52,10 @@ class KnockOuts:
 
         NaN if there is no difference.
         """
-        span = self.full.mean() - self.empty.mean()
-        return np.divide(self.effects.mean(1), span, out=np.full(len(self.values), np.nan), where=span != 0)
+        metric_range = self.full.mean() - self.empty.mean()
+        return np.divide(
+            self.effects.mean(1), metric_range, out=np.full(len(self.values), np.nan), where=metric_range != 0
+        )
 
     @property
     def order(self) -> NDArray[np.intp]:

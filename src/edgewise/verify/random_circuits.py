@@ -58,11 +58,11 @@ def draw_paths(graph: BaseGraph, n_paths: int, rng: Rng, spans: NDArray[np.int64
     n_sources, destination = np.zeros((2, plain.n_nodes), np.int64)
     is_head = np.zeros(plain.n_nodes, bool)
     for layer in range(plain.n_layers):
-        n_before, mlp = plain.attention_sources(layer), plain.mlp_source(layer)
+        n_before, mlp = plain.n_attention_sources(layer), plain.mlp_source_index(layer)
         heads = slice(n_before, n_before + plain.n_heads)
         n_sources[heads], is_head[heads] = n_before, True
         destination[heads] = plain.attention_destinations(layer).start + np.arange(plain.n_heads)
-        n_sources[mlp], destination[mlp] = plain.mlp_sources(layer), plain.mlp_destination(layer)
+        n_sources[mlp], destination[mlp] = plain.n_mlp_sources(layer), plain.mlp_destination(layer)
     n_sources[-1], destination[-1] = plain.n_sources, plain.n_destinations - 1
     node, span = np.full(n_paths, plain.n_nodes - 1), np.zeros(n_paths, np.int64)
     steps: list[NDArray[np.int64]] = []
@@ -159,7 +159,7 @@ def draw_matched(circuit: Circuit, rng: Rng) -> Circuit:
         source, destination = np.arange(plain.n_sources), np.arange(plain.n_destinations)
         for layer in range(plain.n_layers):
             heads = rng.permutation(plain.n_heads)
-            first, start = plain.attention_sources(layer), plain.attention_destinations(layer).start
+            first, start = plain.n_attention_sources(layer), plain.attention_destinations(layer).start
             source[first : first + plain.n_heads] = first + heads
             for letter in range(start, start + 3 * plain.n_heads, plain.n_heads):  # q, k, v
                 destination[letter : letter + plain.n_heads] = letter + heads

@@ -114,14 +114,14 @@ def verify_circuit(
         circuits = [circuit for group in on_all.values() for circuit in group]
         total = len(task) * (len(circuits) + len(random))
         ran = evaluate(circuits, session=session.as_part("verify", 0, total))
-        span = float(ran.full.mean() - ran.empty.mean())
+        metric_range = float(ran.full.mean() - ran.empty.mean())
         faithfulness(0.0, ran.full.mean(), ran.empty.mean())  # raises if it is undefined
         ends = np.cumsum([len(group) for group in on_all.values()])[:-1]
         values = dict(zip(on_all, np.split(ran.values, ends), strict=True))
         part = session.as_part("verify", len(task) * len(circuits), total)
         compared = run_until_farther(evaluate, values["circuit"][0], ran.full, ran.empty, random, part)
         n_random = len(plan.groups["random"])
-        results = list(_test_all(plan, values, compared.distances, ran, span, settings, tests))
+        results = list(_test_all(plan, values, compared.distances, ran, metric_range, settings, tests))
         if "robustness" in tests:
             conditions = run_conditions(model, task, plan, metric, ablation, prepared, other_tasks or {}, how, session)
             results.append(circuit_tests.robustness(list(conditions), settings))
@@ -134,7 +134,7 @@ def verify_circuit(
 
     def lost(name: str) -> FloatArray:
         """Return how much faithfulness the circuit loses in the circuits of a group."""
-        return (values["circuit"][0].mean() - values[name].mean(1)) / span if name in values else np.empty(0)
+        return (values["circuit"][0].mean() - values[name].mean(1)) / metric_range if name in values else np.empty(0)
 
     own = faithfulness_intervals(values["circuit"], ran.full, ran.empty)[0]
     return Verification(
@@ -163,7 +163,7 @@ def _test_all(
     values: Mapping[str, FloatArray],
     random_distances: FloatArray,
     ran: Evaluation,
-    span: float,
+    metric_range: float,
     settings: VerifySettings,
     tests: Sequence[str],
 ) -> Iterator[CircuitTest]:
@@ -173,31 +173,33 @@ def _test_all(
     """
     own, full = values["circuit"][0], ran.full
     random, matched = np.split(random_distances, [len(plan.groups["random"])])
-    to_model = float(distance(own, full, span))
+    to_model = float(distance(own, full, metric_range))
     if "sufficiency" in tests:
         yield circuit_tests.sufficiency(to_model, random, settings)
         if any(copy != plan.circuit for copy in plan.groups["matched"]):
             yield circuit_tests.sufficiency(to_model, matched, settings, circuit_tests.MATCHED)
     if "necessity" in tests:
-        cut = float(distance(values["complement"][0], full, span))
-        yield circuit_tests.necessity(cut, distance(values["random complement"], full, span), settings)
+        cut = float(distance(values["complement"][0], full, metric_range))
+        yield circuit_tests.necessity(cut, distance(values["random complement"], full, metric_range), settings)
         if "outside complement" in values:
             yield circuit_tests.necessity(
-                cut, distance(values["outside complement"], full, span), settings, circuit_tests.OUTSIDE
+                cut, distance(values["outside complement"], full, metric_range), settings, circuit_tests.OUTSIDE
             )
     if "minimality" in tests:
-        reference = distance(values["with path"], values["without path edge"], span)
+        reference = distance(values["with path"], values["without path edge"], metric_range)
         yield circuit_tests.minimality(
-            distance(own, values["without edge"], span), reference, plan.circuit.edges, settings
+            distance(own, values["without edge"], metric_range), reference, plan.circuit.edges, settings
         )
     if "equivalence" in tests:
-        test = circuit_tests.equivalence(own, full, span, settings)
+        test = circuit_tests.equivalence(own, full, metric_range, settings)
         never = f"no circuit beats the model by {ran.metric.name}: choose another metric for this test"
         yield replace(test, advice=test.advice or never) if ran.metric.flat_at_clean else test
     if "independence" in tests:
         yield circuit_tests.independence(values["complement"][0], full, ran.empty, settings)
     if "cut circuit" in values:
-        yield circuit_tests.completeness(values["cut circuit"].mean(1), values["cut model"].mean(1), span, settings)
+        yield circuit_tests.completeness(
+            values["cut circuit"].mean(1), values["cut model"].mean(1), metric_range, settings
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,10 +236,10 @@ def run_until_farther(
     own, full, empty  [example] the metric of the circuit, of the model and of the empty circuit
     places            [example] the places of these examples in the task; all of the task by default
     """
-    n_examples, span = len(own), float(full.mean() - empty.mean())
+    n_examples, metric_range = len(own), float(full.mean() - empty.mean())
     places = np.arange(n_examples) if places is None else places
-    own_distance = float(distance(own, full, span))
-    limit = (own_distance + ROUNDING) * abs(span) * n_examples
+    own_distance = float(distance(own, full, metric_range))
+    limit = (own_distance + ROUNDING) * abs(metric_range) * n_examples
     of_empty = np.abs(full - empty)
     waiting = np.argsort(-of_empty, kind="stable")
     values = np.full((len(random), n_examples), np.nan)
@@ -257,10 +259,10 @@ def run_until_farther(
     has_run = ~np.isnan(values)
     # On the first examples all distances are large. The empty circuit's distance there says by how much.
     scale = (has_run @ of_empty) / of_empty.mean()
-    distances = sums / scale / abs(span)
+    distances = sums / scale / abs(metric_range)
     # A copy of the circuit that ran in another batch has another rounding error.
     distances[np.abs(distances - own_distance) < ROUNDING] = own_distance
-    return RandomRuns(distances, np.nansum(values - empty, 1) / scale / span, has_run.sum(1))
+    return RandomRuns(distances, np.nansum(values - empty, 1) / scale / metric_range, has_run.sum(1))
 
 
 def run_conditions(

@@ -53,7 +53,7 @@ class NodeLayout:
         self.width = np.full(graph.n_nodes, 0.84)
         self.width[[0, -1]] = min(max(1.6, n_heads / 3), n_heads + 1)
         for layer in range(n_layers):
-            first, mlp = graph.attention_sources(layer), graph.mlp_source(layer)
+            first, mlp = graph.n_attention_sources(layer), graph.mlp_source_index(layer)
             self.x[first:mlp], self.y[first:mlp] = np.arange(n_heads), layer + 0.85
             self.x[mlp], self.y[mlp] = n_heads + 0.3, layer + 1.25
         self.panel = (width, min(LAYER * (n_layers + 1.4), MAX_HEIGHT))
@@ -217,5 +217,5 @@ def draw_circuit(axes: Axes, layout: NodeLayout, circuit: Circuit, score: FloatA
         x, y = layout.x[node], layout.y[node]
         axes.text(x, y, labels[node], size=font_size, ha="center", va="center_baseline", zorder=4)
     for layer in range(0, graph.n_layers, -(-graph.n_layers // 40)):
-        y = layout.y[graph.attention_sources(layer)]
+        y = layout.y[graph.n_attention_sources(layer)]
         axes.text(layout.x_limits[0], y, f"layer {layer}", size=6, color=FAINT, va="center_baseline")

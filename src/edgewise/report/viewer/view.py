@@ -419,6 +419,10 @@ def _arrays(view: View, edges: NDArray[np.intp], n_spans: int) -> Iterator[tuple
 
 
 def _pack(kind: str, values: NDArray[Any]) -> bytes:
+    """Return the bytes of an array.
+
+    Floats keep `MANTISSA` bits, and equal byte positions are stored together, so that zlib compresses well.
+    """
     if kind == "bits":
         return np.packbits(values, axis=-1).tobytes()
     if kind != "f4":
