@@ -21,7 +21,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = (
     "tests/browser",
-    "tests/fuzz",
     "tests/test_disk.py",
     "tests/test_engines.py",
     "tests/test_ray.py",
