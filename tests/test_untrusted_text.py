@@ -208,7 +208,7 @@ FAR = [
     (lambda: Shrinkage(float("nan")), "at least 0"),
     (lambda: EapIg(10**9), "at most 1,000, not"),
     (lambda: MaskIg(10**9), "at most 1,000, not"),
-    (lambda: TopKLearner(steps=10**9), "at most 1,000,000, not"),
+    (lambda: TopKLearner(steps=10**9), "from 1 to 1,000,000, not"),
     (lambda: TopKLearner(resamples=10**9), "at most 1,000, not"),
     (lambda: TopKLearner(seed=10**30), "below 2\\^63"),
     (lambda: Plan(seeds=10**9), "at most 1,000, not"),
