@@ -92,7 +92,7 @@ def input_edge(**changes):
      (lambda d: d.update(edges=[]), "keys cfg"), (lambda d: d.update(edgewise=3), "must be an object"),
      (lambda d: d.update(edgewise={"a": float("nan")}), "NaN or infinite"),
      (lambda d: d["cfg"].pop("n_heads"), "cfg must map"), (lambda d: d["cfg"].update(n_heads=True), "n_heads"),
-     (lambda d: d["cfg"].update(n_layers=0), "at least 1, not 0"), (lambda d: d["cfg"].update(n_layers=10**9), "larger"),
+     (lambda d: d["cfg"].update(n_layers=0), "at least 1"), (lambda d: d["cfg"].update(n_layers=10**9), "larger"),
      (lambda d: d["cfg"].update(n_layers=2.0), "whole"), (lambda d: d["cfg"].update(n_layers=3), "of 94 edges have no"),
      (lambda d: d["cfg"].update(parallel_attn_mlp="false"), "'false'"),
      (lambda d: d["nodes"].update(m7={"in_graph": True}), "node 'm7'"),
