@@ -26,14 +26,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from edgewise import BatchScores, Bootstrap, Eap, EapIg, EdgeScores, SelectionProblem, summarise
+from edgewise import BatchScores, Bootstrap, Circuit, Eap, EapIg, EdgeScores, SelectionProblem, summarise
 from edgewise.evaluate import SIZES
 from edgewise.graph import SpanGraph
 from edgewise.models import Batch, Model, make_batch, wrap_model
-from edgewise.models.circuits import CircuitsPlan, plan_circuits, run_circuits
+from edgewise.models.circuits import number_nodes, run_circuits
 from edgewise.models.forward import Trace
 from edgewise.models.prepare import Prepared, prepare
 from edgewise.models.transformer import Transformer
@@ -214,14 +215,14 @@ def measure(name: str, repeats: int, real: str | None, scorers: list[str]) -> tu
             curve = [clock(lambda batch=batch: _references(transformer, batch), repeats)]
             ready, reference = _references(transformer, batch)
             for share, circuit in zip(SIZES, circuits, strict=False):
-                plan = plan_circuits([circuit])
-                curve.append(clock(lambda: _circuit(transformer, plan, ready, reference), repeats))  # noqa: B023
+                numbers = number_nodes([circuit])
+                curve.append(clock(lambda: _circuit(ready, circuit, numbers, reference), repeats))  # noqa: B023
                 rows[f"circuit {share:g}{label}"] = curve[-1]
             rows["curve of ten sizes" + label] = tuple(np.sum(curve, 0).tolist())
             curve = curve[:1]
             for share, circuit in zip(SIZES, pair_circuits, strict=False):
-                plan = plan_circuits([circuit])
-                curve.append(clock(lambda: _pairs(ready, plan, reference), repeats))  # noqa: B023
+                numbers = number_nodes([circuit])
+                curve.append(clock(lambda: _circuit(ready, circuit, numbers, reference), repeats))  # noqa: B023
                 rows[f"circuit {share:g}, pairs{label}"] = curve[-1]
             rows[f"curve of ten sizes, pairs{label}"] = tuple(np.sum(curve, 0).tolist())
     facts = {
@@ -276,13 +277,9 @@ def _references(transformer: Transformer, batch: Batch) -> tuple[Prepared, Trace
         return ready, ready.run(ready.corrupted)
 
 
-def _circuit(transformer, plan, ready, reference) -> None:
-    (stream,) = run_circuits(transformer, plan, ready.clean, reference, ready.frame, ready.last)
-    ready.read_stream(stream, False)
-
-
-def _pairs(ready: Prepared, plan: CircuitsPlan, reference: Trace) -> None:
-    (stream,) = run_circuits(ready.model, plan, ready.clean, reference, ready.frame, ready.last, ready.spans)
+def _circuit(ready: Prepared, circuit: Circuit, numbers: NDArray[np.intp], reference: Trace) -> None:
+    spans = ready.spans if isinstance(circuit.graph, SpanGraph) else None
+    (stream,) = run_circuits(ready.model, [circuit], numbers, 1, ready.clean, reference, ready.frame, ready.last, spans)
     ready.read_stream(stream, False)
 
 
